@@ -1,0 +1,139 @@
+/* peercoll: GPU collectives for programs started by mpirun, where each MPI rank owns one GPU.
+ *
+ * This header is the contract. The rules that hold for every call:
+ *
+ * - Collective calls are made by all ranks of the communicator, in the same order. A call says so below;
+ *   calls that don't are local. A communicator is used by one thread at a time.
+ * - Counts are elements, sizes are bytes. Any count is legal, 0 included. A buffer needs the alignment of its
+ *   element, no more. Buffers of one call are disjoint, or the call is in place.
+ * - In place: pass PEER_IN_PLACE as sendbuf, or the same pointer as sendbuf and recvbuf; both mean the same.
+ *   Ranks may differ in that.
+ * - On the cuda device buffers are memory that the GPU can reach, a call is put on `stream` and returns, and
+ *   the result is there when the work on that stream has got so far. On the host device buffers are host
+ *   memory, `stream` is ignored, and the call has finished when it returns.
+ * - On the cuda device a call may be captured into a CUDA graph and the graph launched any number of times;
+ *   all ranks launch alike. (Calls that the MPI fallback serves can't be captured: PEER_ERR_UNSUPPORTED.)
+ * - Results are the same bits on all ranks and in every run: elements are combined from rank 0 to rank n-1;
+ *   fp16 and bf16 are accumulated in fp32 and rounded once. (NCCL, where it serves a call, promises neither.)
+ *   MIN and MAX of a set that holds a NaN are NaN.
+ * - Every call returns PEER_SUCCESS or a negative status; PEER_Last_error() has the text. An argument error
+ *   leaves the communicator as it was. Any other error breaks the communicator: every later call on it
+ *   returns that status, and PEER_Comm_free is what is left to do.
+ * - The library never ends the program, prints only through its log (PEER_LOG), and leaves the current device
+ *   as it found it. MPI must be initialised, and is never initialised or finalised here.
+ */
+#ifndef PEERCOLL_H
+#define PEERCOLL_H
+
+#include <mpi.h>
+#include <stddef.h>
+
+#include "peercoll_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PEER_VERSION_MAJOR 0
+#define PEER_VERSION_MINOR 1
+#define PEER_VERSION_PATCH 0
+
+/* A communicator: an ordered group of MPI ranks and all they set up together. */
+typedef struct peer_comm *PEER_Comm;
+#define PEER_COMM_NULL ((PEER_Comm)0)
+
+/* The same type as cudaStream_t, so that no CUDA header is needed here. NULL is the legacy default stream. */
+typedef struct CUstream_st *PEER_Stream;
+
+#define PEER_IN_PLACE ((const void *)-1)
+
+/* ---- Communicators -------------------------------------------------------------------------------------- */
+
+/* Makes a communicator over the ranks of mpi_comm. Collective over mpi_comm, blocking; may take seconds.
+ *   mpi_comm  an intracommunicator; it is duplicated, and may be freed afterwards.
+ *   info      MPI_INFO_NULL, or settings: each variable of the README's table in lower case without PEER_
+ *             ("transport", "timeout_ms", ...). A key here wins over the environment.
+ *   comm      out; PEER_COMM_NULL on error. All ranks get the same verdict.
+ * On the cuda device the current device of the calling thread is the communicator's (PEER_Select_device).
+ *   PEER_ERR_ARG          comm is NULL, mpi_comm is MPI_COMM_NULL or an intercommunicator
+ *   PEER_ERR_SETTING      a setting is not legal; the text names it and what is
+ *   PEER_ERR_UNSUPPORTED  a device or transport asked for by name can't serve on some rank
+ *   PEER_ERR_MISMATCH     the ranks' settings or library versions differ
+ *   PEER_ERR_NO_MEMORY, _SYSTEM, _MPI, _CUDA  what failed, on the first rank it failed on */
+int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *comm);
+
+/* Waits for the calls of this communicator that are still running, and frees it. Collective, blocking.
+ *   comm  in and out; becomes PEER_COMM_NULL. PEER_COMM_NULL is legal and does nothing.
+ * After an error the ranks don't wait for each other, so that a lost rank can't hold the others up.
+ * A communicator still alive in MPI_Finalize is freed there, with a warning in the log.
+ *   PEER_ERR_ARG  comm is NULL      PEER_ERR_COMM  *comm is not a communicator */
+int PEER_Comm_free(PEER_Comm *comm);
+
+/* This process's rank in comm, 0 to size-1: its rank in the MPI communicator that comm was made from.
+ *   PEER_ERR_COMM, PEER_ERR_ARG (rank is NULL) */
+int PEER_Comm_rank(PEER_Comm comm, int *rank);
+
+/* The number of ranks in comm. PEER_ERR_COMM, PEER_ERR_ARG (size is NULL) */
+int PEER_Comm_size(PEER_Comm comm, int *size);
+
+/* What became of the calls so far, as far as known: *status is PEER_SUCCESS, or the error that broke the
+ * communicator, with PEER_Last_error() set to its text. Never blocks.
+ *   PEER_ERR_COMM, PEER_ERR_ARG (status is NULL) */
+int PEER_Comm_get_async_error(PEER_Comm comm, int *status);
+
+/* How comm works, as a new MPI_Info that the caller frees. Local. The keys:
+ *   "device"     "cuda" or "host"
+ *   "transport"  what auto or the setting came to: "ipc", "nccl", "mpi" ("self" on one rank)
+ *   "nodes"      number of nodes
+ *   "nccl"       version of the NCCL in use, or why there is none
+ *   "plan"       what served the last call on this rank, for example "ipc oneshot.line 14x256"
+ *   PEER_ERR_COMM, PEER_ERR_ARG (info_used is NULL), PEER_ERR_MPI */
+int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used);
+
+/* Gives every rank of a node a GPU: number (rank among the ranks of mpi_comm on this node) modulo (visible
+ * GPUs), and makes it current for the calling thread. Collective over mpi_comm. Call it before PEER_Comm_create
+ * unless the program chooses devices itself.
+ *   device  out: the number of the GPU, or -1 where the library has no CUDA or the machine no GPU (success:
+ *           the host device serves). May be NULL.
+ *   PEER_ERR_ARG, PEER_ERR_MPI, PEER_ERR_CUDA */
+int PEER_Select_device(MPI_Comm mpi_comm, int *device);
+
+/* ---- Collectives ---------------------------------------------------------------------------------------- */
+
+/* Every rank gets, for each i, the combination over all ranks of sendbuf[i]. Collective.
+ *   sendbuf  count elements, or PEER_IN_PLACE: the input is in recvbuf
+ *   recvbuf  count elements
+ *   count    the same on all ranks; with 0 the buffers may be NULL
+ *   PEER_ERR_COMM, _TYPE, _OP           not a communicator, datatype, operation
+ *   PEER_ERR_BUFFER                     NULL or misaligned, or sendbuf and recvbuf overlap in part
+ *   PEER_ERR_COUNT                      count elements are more bytes than an address can reach
+ *   PEER_ERR_UNSUPPORTED                the MPI fallback, inside a graph capture
+ *   PEER_ERR_CUDA, _NCCL, _MPI          what failed; the communicator is broken
+ *   PEER_ERR_TIMEOUT, _ABORTED          host device; on the cuda device a later call returns it */
+int PEER_Allreduce(const void *sendbuf, void *recvbuf, size_t count, PEER_Datatype datatype, PEER_Op op,
+                   PEER_Comm comm, PEER_Stream stream);
+
+/* No rank passes it (on the cuda device: the work that follows on no rank's stream starts) before all ranks
+ * have reached it. Collective. Statuses as PEER_Allreduce, as far as they apply. */
+int PEER_Barrier(PEER_Comm comm, PEER_Stream stream);
+
+/* ---- Errors, versions, datatypes ------------------------------------------------------------------------ */
+
+/* The fixed text of a status; "not a status" for any other number. Never NULL, never freed. */
+const char *PEER_Error_string(int status);
+
+/* The text of this thread's last failed call: what, where, why, and the remedy. "" before the first. Valid
+ * until the thread's next failed call. */
+const char *PEER_Last_error(void);
+
+/* The version of the library in use: major*10000 + minor*100 + patch. PEER_ERR_ARG (version is NULL) */
+int PEER_Get_version(int *version);
+
+/* The size of one element. PEER_ERR_TYPE, PEER_ERR_ARG (bytes is NULL) */
+int PEER_Datatype_size(PEER_Datatype datatype, size_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
