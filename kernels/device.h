@@ -1,0 +1,311 @@
+/* The words in which the algorithms of kernels/ are written, in a CUDA form and a CPU form side by side: which
+ * thread am I, block sync, 16-byte lines, flags, block copy, clock, waiting politely. With them each algorithm is
+ * one text for both. A CPU block is one thread with a loop stride of one, and its blocks run one after the
+ * other on the calling thread.
+ *
+ * Everything below lies in an unnamed namespace: the host kernels are compiled once for each instruction set,
+ * and the linker must not take one's functions for another's. */
+#ifndef PEER_KERNELS_DEVICE_H
+#define PEER_KERNELS_DEVICE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "launch.h"
+
+#ifndef __CUDACC__
+    #include <sched.h>
+    #include <time.h>
+    #if defined(__x86_64__)
+        #include <immintrin.h>
+    #endif
+#endif
+
+namespace
+{
+
+/* A 16-byte line, as it is moved at once. */
+struct alignas(16) Line {
+    uint32_t w[4];
+};
+
+/* Where a thread stands in the grid. */
+struct Place {
+    uint32_t block, nblocks;
+    uint32_t thread, nthreads;
+};
+
+#ifdef __CUDACC__ /* ------------------------------------------------------------------------------ CUDA form */
+
+    #define PEER_FN     __device__ __forceinline__
+    #define PEER_UNROLL _Pragma("unroll")
+
+/* Bytes that one thread moves at once under the flag protocol. */
+constexpr uint32_t PEER_VECTOR = 16;
+
+/* Peers whose data are loaded together, before the first is looked at. */
+constexpr uint32_t TOGETHER = 8;
+
+PEER_FN Place place(const peer_call &c, uint32_t)
+{
+    return {blockIdx.x, c.blocks, threadIdx.x, blockDim.x};
+}
+
+PEER_FN void block_sync()
+{
+    __syncthreads();
+}
+
+/* Whether all threads of the block bring true; also a block_sync. */
+PEER_FN bool block_all(bool ok)
+{
+    return __syncthreads_and(ok) != 0;
+}
+
+/* A line moves as one 128-bit single-copy-atomic access (PTX .b128, sm_70 and later): a reader sees all of a
+ * store or nothing of it. Relaxed: a line carries its own tag, so nothing else needs to be ordered with it. */
+PEER_FN void line_store(void *to, Line x)
+{
+    asm volatile("{ .reg .b64 l, h; .reg .b128 q; mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4};"
+                 " mov.b128 q, {l, h}; st.relaxed.sys.global.b128 [%0], q; }" ::"l"(to),
+                 "r"(x.w[0]), "r"(x.w[1]), "r"(x.w[2]), "r"(x.w[3])
+                 : "memory");
+}
+
+PEER_FN Line line_load(const void *from)
+{
+    Line x;
+    asm volatile("{ .reg .b64 l, h; .reg .b128 q; ld.relaxed.sys.global.b128 q, [%4];"
+                 " mov.b128 {l, h}, q; mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h; }"
+                 : "=r"(x.w[0]), "=r"(x.w[1]), "=r"(x.w[2]), "=r"(x.w[3])
+                 : "l"(from)
+                 : "memory");
+    return x;
+}
+
+/* The same 16 bytes as two accesses, each atomic for its 8 bytes. */
+PEER_FN void halves_store(void *to, Line x)
+{
+    asm volatile("{ .reg .b64 l, h; mov.b64 l, {%1, %2}; mov.b64 h, {%3, %4};"
+                 " st.relaxed.sys.global.v2.b64 [%0], {l, h}; }" ::"l"(to),
+                 "r"(x.w[0]), "r"(x.w[1]), "r"(x.w[2]), "r"(x.w[3])
+                 : "memory");
+}
+
+PEER_FN Line halves_load(const void *from)
+{
+    Line x;
+    asm volatile("{ .reg .b64 l, h; ld.relaxed.sys.global.v2.b64 {l, h}, [%4];"
+                 " mov.b64 {%0, %1}, l; mov.b64 {%2, %3}, h; }"
+                 : "=r"(x.w[0]), "=r"(x.w[1]), "=r"(x.w[2]), "=r"(x.w[3])
+                 : "l"(from)
+                 : "memory");
+    return x;
+}
+
+/* Release: whoever sees the tag by flag_load sees all that this thread, and the threads that a block_sync
+ * joined to it before, wrote earlier. */
+PEER_FN void flag_store(uint32_t *flag, uint32_t tag)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(tag) : "memory");
+}
+
+PEER_FN uint32_t flag_load(const uint32_t *flag)
+{
+    uint32_t tag;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(tag) : "l"(flag) : "memory");
+    return tag;
+}
+
+/* All earlier stores of this thread before all later ones, for every observer. */
+PEER_FN void fence()
+{
+    __threadfence_system();
+}
+
+PEER_FN uint64_t now_ns()
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+/* After the spins-th poll of a wait. True: time to look at the clock (a poll takes some 0.7 us). */
+PEER_FN bool relax(const peer_call &, uint32_t spins)
+{
+    return spins % 1024 == 0;
+}
+
+/* The largest access, and so the alignment, that moves BYTES whole. */
+template <uint32_t BYTES>
+struct ChunkOf {
+    static constexpr uint32_t VALUE = (BYTES & -BYTES) < 16 ? (BYTES & -BYTES) : 16;
+};
+
+/* BYTES bytes between memory and registers, CHUNK of them at a time; the memory is aligned to CHUNK. */
+template <uint32_t BYTES, uint32_t CHUNK>
+PEER_FN void load_chunks(uint32_t (&w)[BYTES / 4], const void *from)
+{
+    PEER_UNROLL
+    for (uint32_t i = 0; i < BYTES / CHUNK; i++) {
+        if constexpr (CHUNK == 16) {
+            uint4 x = ((const uint4 *)from)[i];
+            w[4 * i] = x.x, w[4 * i + 1] = x.y, w[4 * i + 2] = x.z, w[4 * i + 3] = x.w;
+        } else if constexpr (CHUNK == 8) {
+            uint2 x = ((const uint2 *)from)[i];
+            w[2 * i] = x.x, w[2 * i + 1] = x.y;
+        } else {
+            w[i] = ((const uint32_t *)from)[i];
+        }
+    }
+}
+
+template <uint32_t BYTES, uint32_t CHUNK>
+PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
+{
+    PEER_UNROLL
+    for (uint32_t i = 0; i < BYTES / CHUNK; i++) {
+        if constexpr (CHUNK == 16)
+            ((uint4 *)to)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+        else if constexpr (CHUNK == 8)
+            ((uint2 *)to)[i] = make_uint2(w[2 * i], w[2 * i + 1]);
+        else
+            ((uint32_t *)to)[i] = w[i];
+    }
+}
+
+#else /* ------------------------------------------------------------------------------------------- CPU form */
+
+    #define PEER_FN inline __attribute__((always_inline))
+    #define PEER_UNROLL
+
+constexpr uint32_t PEER_VECTOR = 64; /* a cache line */
+constexpr uint32_t TOGETHER = 1;
+
+PEER_FN Place place(const peer_call &c, uint32_t block)
+{
+    return {block, c.blocks, 0, 1};
+}
+
+PEER_FN void block_sync()
+{
+}
+
+PEER_FN bool block_all(bool ok)
+{
+    return ok;
+}
+
+    #if defined(__x86_64__)
+        #ifdef __AVX__
+            #define PEER_MOVDQA "vmovdqa"
+        #else
+            #define PEER_MOVDQA "movdqa"
+        #endif
+
+/* Aligned 16-byte moves are atomic on every x86-64 processor that has AVX (both vendors' manuals say so); the
+ * probe tests it on the others. */
+PEER_FN void line_store(void *to, Line x)
+{
+    __m128i v;
+    memcpy(&v, &x, sizeof v);
+    asm volatile(PEER_MOVDQA " %1, %0" : "=m"(*(__m128i *)to) : "x"(v));
+}
+
+PEER_FN Line line_load(const void *from)
+{
+    __m128i v;
+    Line x;
+    asm volatile(PEER_MOVDQA " %1, %0" : "=x"(v) : "m"(*(const __m128i *)from));
+    memcpy(&x, &v, sizeof v);
+    return x;
+}
+    #endif
+
+PEER_FN void halves_store(void *to, Line x)
+{
+    uint64_t h[2];
+    memcpy(h, &x, sizeof h);
+    __atomic_store_n((uint64_t *)to, h[0], __ATOMIC_RELAXED);
+    __atomic_store_n((uint64_t *)to + 1, h[1], __ATOMIC_RELAXED);
+}
+
+PEER_FN Line halves_load(const void *from)
+{
+    Line x;
+    uint64_t h[2] = {__atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED),
+                     __atomic_load_n((const uint64_t *)from + 1, __ATOMIC_RELAXED)};
+    memcpy(&x, h, sizeof h);
+    return x;
+}
+
+    #if !defined(__x86_64__)
+/* May tear: the probe finds out, and `line` is left to others. */
+PEER_FN void line_store(void *to, Line x)
+{
+    halves_store(to, x);
+}
+
+PEER_FN Line line_load(const void *from)
+{
+    return halves_load(from);
+}
+    #endif
+
+PEER_FN void flag_store(uint32_t *flag, uint32_t tag)
+{
+    __atomic_store_n(flag, tag, __ATOMIC_RELEASE);
+}
+
+PEER_FN uint32_t flag_load(const uint32_t *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+PEER_FN void fence()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+PEER_FN uint64_t now_ns()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* After the spins-th poll of a wait. Spins first; then the CPU may be wanted by the rank that is waited for. */
+PEER_FN bool relax(const peer_call &c, uint32_t spins)
+{
+    if (spins > c.spin) {
+        sched_yield();
+        return spins % 16 == 0;
+    }
+    #if defined(__x86_64__)
+    _mm_pause();
+    #endif
+    return spins % 1024 == 0;
+}
+
+template <uint32_t BYTES>
+struct ChunkOf {
+    static constexpr uint32_t VALUE = 1;
+};
+
+template <uint32_t BYTES, uint32_t CHUNK>
+PEER_FN void load_chunks(uint32_t (&w)[BYTES / 4], const void *from)
+{
+    memcpy(w, from, BYTES);
+}
+
+template <uint32_t BYTES, uint32_t CHUNK>
+PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
+{
+    memcpy(to, w, BYTES);
+}
+
+#endif
+
+} // namespace
+
+#endif

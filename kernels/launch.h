@@ -1,0 +1,220 @@
+/* What host code (C11) and the kernels share: one call as the kernels see it, the words in memory that outlive
+ * a call, the layout of the slab, and the launchers. Host code never sees more of the kernels than this. */
+#ifndef PEER_KERNELS_LAUNCH_H
+#define PEER_KERNELS_LAUNCH_H
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "peercoll_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, text) */
+#define PEER_COLLECTIVES(X)                                                                                  \
+    X(PEER_COLL_ALLREDUCE, "allreduce")                                                                      \
+    X(PEER_COLL_BARRIER, "barrier")
+
+#define PEER_ALGORITHMS(X)                                                                                   \
+    X(PEER_ALGO_ONESHOT, "oneshot")                                                                          \
+    X(PEER_ALGO_TWOSHOT, "twoshot")
+
+#define PEER_PROTOCOLS(X)                                                                                    \
+    X(PEER_PROTO_LINE, "line")                                                                               \
+    X(PEER_PROTO_LL, "ll")                                                                                   \
+    X(PEER_PROTO_FLAG, "flag")
+
+#define PEER_NAME_ENUM(name, text) name,
+enum peer_collective { PEER_COLLECTIVES(PEER_NAME_ENUM) PEER_N_COLLECTIVES };
+enum peer_algorithm { PEER_ALGORITHMS(PEER_NAME_ENUM) PEER_N_ALGORITHMS };
+enum peer_protocol { PEER_PROTOCOLS(PEER_NAME_ENUM) PEER_N_PROTOCOLS };
+#undef PEER_NAME_ENUM
+
+/* The most blocks of a grid: one word of state and one set of flags each. */
+#define PEER_MAX_BLOCKS 64
+
+/* The most threads of a block; a multiple of 32. */
+#define PEER_MAX_THREADS 512
+
+/* Pieces of a message that may be on their way at once, see kernels/allreduce.h. */
+#define PEER_RING 4
+
+/* ---- Words that outlive a call -------------------------------------------------------------------------- */
+
+/* A rank's own state, in device memory that no peer maps: one copy for each block, so that blocks of one grid
+ * read and move it on without meeting. All copies are equal between calls. One more, the last, holds `stopped`
+ * for all. */
+#define PEER_STATES (PEER_MAX_BLOCKS + 1)
+
+struct peer_state {
+    alignas(16) uint32_t epoch; /* tag of the next call's first piece; a call of p pieces takes p epochs */
+    uint32_t call;    /* number of the next call; its parity is the half of the staging that the call uses */
+    uint32_t swept;   /* for half h, bits 16h..16h+15: the sweep (epoch >> PEER_SWEEP_SHIFT) it last had */
+    uint32_t stopped; /* not 0: an earlier wait failed, calls return at once */
+};
+
+/* A tag left in staging 2^32 epochs ago would pass for new; so each half is swept (filled with a tag that has
+ * just passed) once in 2^30 epochs. */
+#define PEER_SWEEP_SHIFT 30
+
+/* How a rank's wait ended, in host memory shared by the ranks of a node. One writer each. */
+struct peer_record {
+    volatile int32_t status;      /* PEER_SUCCESS, or why the wait ended; written last */
+    volatile uint32_t call;       /* number of the call that waited */
+    volatile uint32_t collective; /* enum peer_collective */
+    volatile uint32_t closed;     /* written by this rank's host: it maps no peer's slab any more */
+    volatile uint32_t abort;      /* written by this rank's host: end this rank's waits */
+    uint32_t pad[1];
+    volatile uint64_t nbytes;                 /* of that call's message */
+    volatile uint8_t missing[PEER_MAX_PEERS]; /* not 0: that rank's part had not come */
+    uint32_t pad_end[20];
+};
+
+struct peer_control {
+    volatile int32_t failed; /* the first status that any rank's wait ended with; ends all waits */
+    uint32_t pad[31];
+    struct peer_record rank[PEER_MAX_PEERS];
+};
+
+/* ---- The slab ------------------------------------------------------------------------------------------- */
+
+/* The slab is what peers map: flags, then for each protocol two halves of staging. A half's offset does not
+ * depend on any call. One writer for each flag; flags are PEER_FLAG_STRIDE apart. */
+#define PEER_FLAG_STRIDE 128
+#define PEER_PHASES      2
+
+#define PEER_FLAGS_BYTES ((size_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
+
+/* half_bytes: PEER_STAGING_BYTES, a multiple of 4096 */
+static inline size_t peer_slab_bytes(size_t half_bytes)
+{
+    return PEER_FLAGS_BYTES + (size_t)PEER_N_PROTOCOLS * 2 * half_bytes;
+}
+
+/* ---- One call ------------------------------------------------------------------------------------------- */
+
+struct peer_call {
+    /* what */
+    const void *sendbuf;
+    void *recvbuf;
+    uint64_t count; /* elements */
+    uint64_t count_bytes;
+    uint32_t collective;
+    uint32_t datatype; /* PEER_Datatype */
+    uint32_t op;       /* PEER_Op */
+    uint32_t align;    /* largest power of two, 64 at most, that divides sendbuf and recvbuf */
+    /* who */
+    uint32_t rank;
+    uint32_t nranks;
+    /* how */
+    uint32_t algorithm;
+    uint32_t protocol;
+    uint32_t blocks;
+    uint32_t threads;
+    /* Geometry, from peer_set_geometry. A pack is what one thread moves at a time, a piece what the staging
+     * holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
+    uint32_t npieces;     /* at least 1 */
+    uint32_t stride;      /* packs that one writer has room for in a slot */
+    uint64_t npacks;      /* of the whole message, the last one perhaps in part */
+    uint64_t piece_packs; /* of every piece but the last */
+    uint64_t slot_bytes;  /* piece p lies in slot p % PEER_RING of the half */
+    uint32_t block_packs; /* flag: packs of `stride` that one block moves */
+    /* where */
+    uint32_t spin;       /* polls before a wait yields the CPU (host device) */
+    uint64_t half_bytes; /* staging of one protocol and parity */
+    uint64_t timeout_ns;
+    struct peer_state *state;     /* PEER_STATES of them */
+    struct peer_control *control; /* as the kernels reach it */
+    char *slab[PEER_MAX_PEERS];   /* rank r's slab as mapped here */
+};
+
+/* A pack, and the staging it takes with its tags, in bytes. */
+struct peer_pack {
+    uint32_t data;
+    uint32_t staged;
+};
+
+/* vector_bytes: what the device moves at once under flag, its PEER_VECTOR */
+static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_bytes, uint32_t vector_bytes)
+{
+    uint32_t payload = protocol == PEER_PROTO_LINE ? 12 : 8; /* of a 16-byte line */
+    uint32_t lines = 1;
+    struct peer_pack pack = {vector_bytes, vector_bytes};
+    if (protocol == PEER_PROTO_FLAG)
+        return pack;
+    while (lines * payload % element_bytes != 0)
+        lines *= 2;
+    pack.data = lines * payload;
+    pack.staged = lines * 16;
+    return pack;
+}
+
+/* Sets the geometry of a call whose what, who and how are set. The message goes in one piece if the half holds
+ * it, else in pieces of a quarter of the half (PEER_RING slots). */
+static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes, uint32_t vector_bytes)
+{
+    struct peer_pack pack = peer_pack_of(c->protocol, element_bytes, vector_bytes);
+    uint32_t per_pack = pack.data / element_bytes;
+    /* Of a slot, writer w has `stride` packs in each of twoshot's two regions, or in oneshot's one. */
+    uint64_t writers = (uint64_t)c->nranks * (c->algorithm == PEER_ALGO_TWOSHOT ? 2 : 1);
+    uint64_t parts = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 1;
+    uint64_t room = c->half_bytes / (writers * pack.staged);
+    uint64_t need;
+
+    c->npacks = (c->count + per_pack - 1) / per_pack;
+    need = (c->npacks + parts - 1) / parts;
+    c->slot_bytes = c->half_bytes;
+    if (need > room) {
+        room /= PEER_RING;
+        c->slot_bytes /= PEER_RING;
+        need = room;
+    }
+    c->stride = (uint32_t)(need > 0 ? need : 1);
+    c->piece_packs = c->stride * parts;
+    c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);
+    c->block_packs = (c->stride + c->blocks - 1) / c->blocks;
+}
+
+/* ---- Launchers ------------------------------------------------------------------------------------------ */
+
+/* The probe of one communicator's peer memory, see kernels/probe.h. */
+struct peer_probe_result {
+    uint32_t unseen; /* bit r: a flag of rank r was never seen */
+    uint32_t wrong;  /* bit r: data of rank r behind its flag were wrong */
+    uint32_t torn;   /* bit r: a 16-byte line of rank r was seen half written */
+};
+
+/* The host kernels of one instruction set; device_host.c takes the best that the CPU has. */
+struct peer_host_kernels {
+    /* Run the call, or the probe, to its end on the calling thread. */
+    void (*launch)(const struct peer_call *call);
+    void (*probe)(const struct peer_call *call, uint32_t rounds, struct peer_probe_result *result);
+    /* recv[i] = the combination of parts[0][i] .. parts[nparts-1][i], with the numerics of the kernels; recv may
+     * be one of the parts. For the MPI fallback. */
+    void (*reduce)(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t nparts, void *recv,
+                   size_t count);
+    uint32_t vector_bytes; /* PEER_VECTOR of kernels/device.h */
+};
+
+extern const struct peer_host_kernels peer_host_kernels_base;
+extern const struct peer_host_kernels peer_host_kernels_avx2;
+extern const struct peer_host_kernels peer_host_kernels_avx512;
+
+/* CUDA device: cudaError_t as int. `result` is memory that the GPU reaches. */
+int peer_launch_cuda(const struct peer_call *call, void *stream);
+int peer_probe_cuda(const struct peer_call *call, uint32_t rounds, struct peer_probe_result *result,
+                    void *stream);
+int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream);
+uint32_t peer_vector_cuda(void);
+/* Loads every kernel now, since loading one waits for the device, where peers may spin already. *resident: the
+ * blocks of PEER_MAX_THREADS threads that fit on a multiprocessor at once, the least over all kernels. */
+int peer_preload_cuda(int *resident);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

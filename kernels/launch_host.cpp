@@ -1,0 +1,65 @@
+/* The kernels for the CPU. Compiled once for each instruction set, PEER_ISA being its name (launch.h has the
+ * list); everything but the one table at the end is local to this file. */
+#include "dispatch.h"
+
+namespace
+{
+
+template <class Body>
+void on_every_block(const peer_call &c, Body body)
+{
+    for (uint32_t i = 0; i < c.blocks; i++) {
+        Block b = {c, place(c, i), 0, 0, 0, 0};
+        if (!enter(b))
+            return;
+        body(b);
+    }
+}
+
+void launch(const peer_call *call)
+{
+    const peer_call &c = *call;
+    if (c.collective == PEER_COLL_BARRIER) {
+        on_every_block(c, [](Block &b) { barrier(b); });
+        return;
+    }
+    with_reduction(c.datatype, c.op, [&](auto type, auto op) {
+        with_algorithm(c.algorithm, c.protocol, [&](auto algorithm, auto protocol) {
+            using T = typename decltype(type)::Type;
+            on_every_block(c, [&](Block &b) {
+                allreduce<T, decltype(op), decltype(algorithm)::VALUE, decltype(protocol)::VALUE>(b, op);
+            });
+        });
+    });
+}
+
+void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result)
+{
+    Block b = {*call, place(*call, 0), 1, 0, 0, 0};
+    probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
+        *result = {unseen, wrong, torn};
+    });
+}
+
+void reduce(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t nparts, void *recv,
+            size_t count)
+{
+    with_reduction(datatype, op, [&](auto type, auto operation) {
+        using T = typename decltype(type)::Type;
+        constexpr uint32_t N = PEER_VECTOR / sizeof(T);
+        for (uint64_t i = 0; i * N < count; i++) {
+            Accumulator<T, PEER_VECTOR, decltype(operation)> acc;
+            acc.start(load_pack<T, PEER_VECTOR>((const T *)parts[0], i, count, 1));
+            for (uint32_t r = 1; r < nparts; r++)
+                acc.add(load_pack<T, PEER_VECTOR>((const T *)parts[r], i, count, 1), operation);
+            store_pack<T, PEER_VECTOR>((T *)recv, i, count, 1, acc.result());
+        }
+    });
+}
+
+} // namespace
+
+#define TABLE_OF(isa)   peer_host_kernels_##isa
+#define TABLE_NAME(isa) TABLE_OF(isa)
+
+extern "C" const struct peer_host_kernels TABLE_NAME(PEER_ISA) = {launch, run_probe, reduce, PEER_VECTOR};

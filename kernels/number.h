@@ -1,0 +1,292 @@
+/* Datatypes and operations: how an element is widened for accumulating, combined, and narrowed once at the end.
+ * The CUDA and the CPU form give the same bits (payloads of NaNs apart). */
+#ifndef PEER_KERNELS_NUMBER_H
+#define PEER_KERNELS_NUMBER_H
+
+#include "device.h"
+
+#ifdef __CUDACC__
+    #include <cuda_bf16.h>
+    #include <cuda_fp16.h>
+#endif
+
+namespace
+{
+
+struct Half {
+    uint16_t bits;
+};
+
+struct BFloat {
+    uint16_t bits;
+};
+
+template <class To, class From>
+PEER_FN To bits_as(From x)
+{
+    static_assert(sizeof(To) == sizeof(From), "a change of type, not of size");
+    To y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+}
+
+/* Integers accumulate as unsigned, so that a sum wraps as two's complement does. */
+PEER_FN uint32_t widen(int32_t x)
+{
+    return (uint32_t)x;
+}
+
+PEER_FN uint64_t widen(int64_t x)
+{
+    return (uint64_t)x;
+}
+
+PEER_FN float widen(float x)
+{
+    return x;
+}
+
+PEER_FN double widen(double x)
+{
+    return x;
+}
+
+PEER_FN float widen(BFloat x)
+{
+    return bits_as<float>((uint32_t)x.bits << 16);
+}
+
+PEER_FN void narrow(uint32_t x, int32_t &to)
+{
+    to = (int32_t)x;
+}
+
+PEER_FN void narrow(uint64_t x, int64_t &to)
+{
+    to = (int64_t)x;
+}
+
+PEER_FN void narrow(float x, float &to)
+{
+    to = x;
+}
+
+PEER_FN void narrow(double x, double &to)
+{
+    to = x;
+}
+
+#ifdef __CUDACC__
+
+PEER_FN float widen(Half x)
+{
+    return __half2float(__ushort_as_half(x.bits));
+}
+
+PEER_FN void narrow(float x, Half &to)
+{
+    to.bits = __half_as_ushort(__float2half_rn(x));
+}
+
+PEER_FN void narrow(float x, BFloat &to)
+{
+    to.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
+#else
+
+/* Without branches, so that a loop over it can be vectorised. A half's exponent and mantissa, put at the place
+ * of a float's, are the value times 2^-112; the product with 2^112 is exact, for subnormals too. */
+PEER_FN float widen(Half x)
+{
+    uint32_t magnitude = (uint32_t)(x.bits & 0x7fff) << 13;
+    uint32_t sign = (uint32_t)(x.bits & 0x8000) << 16;
+    uint32_t finite = bits_as<uint32_t>(bits_as<float>(magnitude) * 0x1p112f);
+    uint32_t special = magnitude | 0x7f800000;
+    return bits_as<float>(sign | (magnitude >= 0x0f800000 ? special : finite));
+}
+
+/* Round to nearest, ties to even. Adding a power of two whose last mantissa bit is the last bit that the half
+ * can keep makes the float adder round there; subtracting it again leaves the rounded value. */
+PEER_FN void narrow(float x, Half &to)
+{
+    uint32_t bits = bits_as<uint32_t>(x);
+    uint32_t sign = (bits >> 16) & 0x8000;
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t exponent = magnitude & 0x7f800000;
+    uint32_t floor_exponent = exponent < 0x38800000 ? 0x38800000u : exponent; /* 2^-14: below, subnormals */
+    uint32_t capped = floor_exponent > 0x47800000 ? 0x47800000u : floor_exponent;
+    float magic = bits_as<float>(capped + (13u << 23));
+    float rounded = (bits_as<float>(magnitude > 0x47800000 ? 0x47800000u : magnitude) + magic) - magic;
+    uint32_t scaled = bits_as<uint32_t>(rounded * 0x1p-112f) >> 13;
+    uint32_t finite = scaled > 0x7c00 ? 0x7c00u : scaled;
+    to.bits = (uint16_t)(magnitude > 0x7f800000 ? 0x7fff : sign | finite);
+}
+
+PEER_FN void narrow(float x, BFloat &to)
+{
+    uint32_t bits = bits_as<uint32_t>(x);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    to.bits = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded);
+}
+
+#endif
+
+template <class A>
+PEER_FN bool less(A a, A b)
+{
+    return a < b;
+}
+
+/* The accumulators of the signed integers. */
+PEER_FN bool less(uint32_t a, uint32_t b)
+{
+    return (int32_t)a < (int32_t)b;
+}
+
+PEER_FN bool less(uint64_t a, uint64_t b)
+{
+    return (int64_t)a < (int64_t)b;
+}
+
+/* Operations. a is the accumulator of the ranks so far, b the next rank's element. Where a and b compare equal
+ * (+0 and -0) MIN and MAX keep a; a NaN on either side is the result. */
+struct Sum {
+    uint32_t op; /* PEER_SUM */
+
+    template <class A>
+    PEER_FN A operator()(A a, A b) const
+    {
+        return a + b;
+    }
+};
+
+struct AnyOp {
+    uint32_t op; /* PEER_Op */
+
+    template <class A>
+    PEER_FN A operator()(A a, A b) const
+    {
+        switch (op) {
+        case PEER_MIN:
+            return less(b, a) || b != b ? b : a;
+        case PEER_MAX:
+            return less(a, b) || b != b ? b : a;
+        default:
+            return a + b;
+        }
+    }
+};
+
+/* A pack: what one thread moves at a time, BYTES of elements of type T. */
+template <class T, uint32_t BYTES>
+struct Pack {
+    static constexpr uint32_t N = BYTES / sizeof(T);
+    uint32_t w[BYTES / 4];
+
+    PEER_FN void get(T (&v)[N]) const
+    {
+        memcpy(v, w, BYTES);
+    }
+
+    PEER_FN void set(const T (&v)[N])
+    {
+        memcpy(w, v, BYTES);
+    }
+};
+
+/* The accumulator of a pack. */
+template <class T, uint32_t BYTES, class Op>
+struct Accumulator {
+    static constexpr uint32_t N = BYTES / sizeof(T);
+    using Wide = decltype(widen(T()));
+    Wide a[N] = {};
+
+    PEER_FN void start(const Pack<T, BYTES> &x)
+    {
+        T v[N];
+        x.get(v);
+        PEER_UNROLL
+        for (uint32_t i = 0; i < N; i++)
+            a[i] = widen(v[i]);
+    }
+
+    PEER_FN void add(const Pack<T, BYTES> &x, Op op)
+    {
+        T v[N];
+        x.get(v);
+        PEER_UNROLL
+        for (uint32_t i = 0; i < N; i++)
+            a[i] = op(a[i], widen(v[i]));
+    }
+
+    /* Adds the packs of the ranks r0 .. r0+TOGETHER-1, as far as there are; those of rank 0 start the sum. */
+    PEER_FN void combine(const Pack<T, BYTES> (&x)[TOGETHER], uint32_t r0, uint32_t nranks, Op op)
+    {
+        if (r0 == 0)
+            start(x[0]);
+        else
+            add(x[0], op);
+        PEER_UNROLL
+        for (uint32_t i = 1; i < TOGETHER; i++) {
+            if (r0 + i >= nranks)
+                break;
+            add(x[i], op);
+        }
+    }
+
+    PEER_FN Pack<T, BYTES> result() const
+    {
+        Pack<T, BYTES> x;
+        T v[N];
+        PEER_UNROLL
+        for (uint32_t i = 0; i < N; i++)
+            narrow(a[i], v[i]);
+        x.set(v);
+        return x;
+    }
+};
+
+/* Pack i of a user's buffer of `count` elements. Elements past the end load as zeros and are not stored. The
+ * buffer is aligned to `align` bytes, at least an element. */
+template <class T, uint32_t BYTES>
+PEER_FN Pack<T, BYTES> load_pack(const T *from, uint64_t i, uint64_t count, uint32_t align)
+{
+    constexpr uint32_t N = BYTES / sizeof(T);
+    constexpr uint32_t CHUNK = ChunkOf<BYTES>::VALUE;
+    Pack<T, BYTES> x;
+    uint64_t first = i * N;
+    if (first + N <= count && align >= CHUNK) {
+        load_chunks<BYTES, CHUNK>(x.w, from + first);
+        return x;
+    }
+    T v[N] = {};
+    PEER_UNROLL
+    for (uint32_t k = 0; k < N; k++)
+        if (first + k < count)
+            v[k] = from[first + k];
+    x.set(v);
+    return x;
+}
+
+template <class T, uint32_t BYTES>
+PEER_FN void store_pack(T *to, uint64_t i, uint64_t count, uint32_t align, const Pack<T, BYTES> &x)
+{
+    constexpr uint32_t N = BYTES / sizeof(T);
+    constexpr uint32_t CHUNK = ChunkOf<BYTES>::VALUE;
+    uint64_t first = i * N;
+    if (first + N <= count && align >= CHUNK) {
+        store_chunks<BYTES, CHUNK>(to + first, x.w);
+        return;
+    }
+    T v[N];
+    x.get(v);
+    PEER_UNROLL
+    for (uint32_t k = 0; k < N; k++)
+        if (first + k < count)
+            to[first + k] = v[k];
+}
+
+} // namespace
+
+#endif
