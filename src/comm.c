@@ -1,0 +1,436 @@
+/* A communicator from birth to end. PEER_Comm_create reads as the list of steps that design calls its life: duplicate
+ * and read the settings, tell each other who we are, group into nodes, open the device, make and prove the peer
+ * path, make NCCL's communicator, say what came of it. */
+#include "bootstrap.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "peercoll.h"
+
+/* Polls before a wait yields: some 100 us where each rank has a CPU, next to none where they share. */
+#define SPIN_ALONE  4000
+#define SPIN_SHARED 20
+
+static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct peer_comm *alive; /* all communicators of this process */
+
+/* Counts the forks between the process that made a communicator and this one. */
+static unsigned forks;
+
+static void count_fork(void)
+{
+    forks++;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+int peer_comm_check(const struct peer_comm *comm)
+{
+    if (comm == NULL || comm->magic != PEER_COMM_MAGIC)
+        return peer_error(PEER_ERR_COMM, "%s",
+                          comm == NULL ? "the communicator is PEER_COMM_NULL"
+                                       : "the handle is not a communicator, or a freed one");
+    if (comm->forks != forks)
+        return peer_error(PEER_ERR_COMM,
+                          "the communicator belongs to the parent of this forked process; use it there");
+    return PEER_SUCCESS;
+}
+
+const char *peer_comm_transport(const struct peer_comm *comm)
+{
+    if (comm->size == 1)
+        return "self";
+    return comm->ipc.ok ? "ipc" : comm->nccl != NULL ? "nccl" : "mpi";
+}
+
+/* ---- Votes ---------------------------------------------------------------------------------------------- */
+
+struct ballot {
+    int32_t status;
+    char text[508];
+};
+
+int peer_vote(struct peer_bootstrap *boot, int status)
+{
+    struct ballot mine = {.status = status}, *all = calloc((size_t)boot->size, sizeof *all);
+    int first;
+    if (status != PEER_SUCCESS)
+        snprintf(mine.text, sizeof mine.text, "%s", PEER_Last_error());
+    if (all == NULL) /* alone with this; the others are told by the exchange failing */
+        return peer_error(PEER_ERR_NO_MEMORY, "no memory for a vote of %d ranks", boot->size);
+    status = boot->allgather(boot, &mine, all, sizeof mine);
+    for (first = 0; status == PEER_SUCCESS && first < boot->size; first++)
+        if (all[first].status != PEER_SUCCESS)
+            status = peer_error(all[first].status, "rank %d: %s", first, all[first].text);
+    free(all);
+    return status;
+}
+
+/* ---- Steps of PEER_Comm_create ---------------------------------------------------------------------------- */
+
+static int read_settings(struct peer_comm *comm, MPI_Info info)
+{
+    struct peer_config_source source = {peer_bootstrap_info_get, &info};
+    int status = peer_config_load(&comm->config, info != MPI_INFO_NULL ? &source : NULL);
+    if (status == PEER_SUCCESS) {
+        peer_log_open(comm->config.log, comm->config.log_file, comm->rank);
+        peer_config_warn_unknown();
+    }
+    return peer_vote(comm->boot, status);
+}
+
+static const struct peer_device_ops *cuda_ops(void)
+{
+#ifdef HAVE_CUDA
+    return &peer_device_cuda;
+#else
+    return NULL;
+#endif
+}
+
+static void fill_in_cuda(struct peer_identity *id)
+{
+    const struct peer_device_ops *cuda = cuda_ops();
+    if (cuda == NULL)
+        snprintf(id->why_no_cuda, sizeof id->why_no_cuda, "the library was built without CUDA");
+    else
+        id->cuda_available = cuda->available(id->why_no_cuda, sizeof id->why_no_cuda);
+}
+
+/* Ranks must agree in version and settings; names the first that differs from rank 0. */
+static int check_agreement(const struct peer_comm *comm)
+{
+    const struct peer_identity *ids = comm->ids;
+    for (int r = 1; r < comm->size; r++) {
+        if (ids[r].version != ids[0].version)
+            return peer_error(PEER_ERR_MISMATCH,
+                              "rank %d has version %u of the library, rank 0 has %u: use one", r,
+                              ids[r].version, ids[0].version);
+        if (ids[r].config_hash != ids[0].config_hash)
+            return peer_error(
+                PEER_ERR_MISMATCH,
+                "rank %d has other settings than rank 0: PEER_ variables and MPI_Info keys must be equal "
+                "on all ranks (mpirun -x passes variables on)",
+                r);
+    }
+    return PEER_SUCCESS;
+}
+
+/* All ranks take the cuda device, or all the host device. */
+static int choose_device(struct peer_comm *comm)
+{
+    const struct peer_identity *ids = comm->ids;
+    int without = -1;
+    for (int r = comm->size - 1; r >= 0; r--)
+        if (!ids[r].cuda_available)
+            without = r;
+    if (comm->config.device == PEER_DEVICE_CUDA && without >= 0)
+        return peer_error(PEER_ERR_UNSUPPORTED, "PEER_DEVICE=cuda, but rank %d (%s) can't use a GPU: %s",
+                          without, ids[without].host, ids[without].why_no_cuda);
+    if (comm->config.device != PEER_DEVICE_HOST && without < 0) {
+        comm->device.ops = cuda_ops();
+    } else {
+        comm->device.ops = &peer_device_host;
+        if (comm->config.device == PEER_DEVICE_AUTO && comm->rank == 0)
+            peer_log(PEER_LOG_INFO, "the host device serves: rank %d can't use a GPU: %s", without,
+                     ids[without].why_no_cuda);
+    }
+    return PEER_SUCCESS;
+}
+
+static int exchange_identities(struct peer_comm *comm)
+{
+    struct peer_identity *mine = &comm->ids[comm->rank], copy;
+    int status;
+    peer_identity_fill(mine, &comm->config);
+    fill_in_cuda(mine);
+    copy = *mine;
+    status = comm->boot->allgather(comm->boot, &copy, comm->ids, sizeof copy);
+    if (status == PEER_SUCCESS)
+        status = check_agreement(comm);
+    if (status == PEER_SUCCESS)
+        status = choose_device(comm);
+    comm->nnodes = peer_topology_nodes(comm->ids, comm->size);
+    return status;
+}
+
+/* Opens the device and tells the others its part of the identity. */
+static int open_device(struct peer_comm *comm)
+{
+    struct peer_identity copy = comm->ids[comm->rank];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t sharers;
+    int status = comm->device.ops->open(&comm->device);
+    if (status == PEER_SUCCESS)
+        status = comm->device.ops->identify(&comm->device, &copy);
+    status = peer_vote(comm->boot, status);
+    if (status == PEER_SUCCESS)
+        status = comm->boot->allgather(comm->boot, &copy, comm->ids, sizeof copy);
+    if (status != PEER_SUCCESS)
+        return status;
+    sharers = (uint32_t)peer_topology_sharers(comm->ids, comm->size);
+    comm->max_blocks = PEER_MAX_BLOCKS;
+    for (int r = 0; r < comm->size; r++)
+        if (comm->ids[r].max_blocks / sharers < comm->max_blocks)
+            comm->max_blocks = comm->ids[r].max_blocks / sharers;
+    if (comm->max_blocks == 0)
+        comm->max_blocks = 1;
+    comm->spin = comm->size <= cpus ? SPIN_ALONE : SPIN_SHARED;
+    return PEER_SUCCESS;
+}
+
+/* The peer path, or the reason why there is none. An error only where the setting names ipc. */
+static int make_peer_path(struct peer_comm *comm)
+{
+    bool named = comm->config.transport == PEER_TRANSPORT_IPC;
+    char why[512] = "";
+    if (comm->size == 1 || (comm->config.transport != PEER_TRANSPORT_AUTO && !named))
+        return PEER_SUCCESS;
+    if (comm->nnodes > 1)
+        snprintf(why, sizeof why, "the ranks are on %d nodes", comm->nnodes);
+    else if (comm->size > PEER_MAX_PEERS)
+        snprintf(why, sizeof why, "%d ranks, the peer kernels serve %d at most", comm->size, PEER_MAX_PEERS);
+    else
+        (void)peer_ipc_create(comm, why, sizeof why);
+    if (comm->ipc.ok)
+        return PEER_SUCCESS;
+    if (named)
+        return peer_error(PEER_ERR_UNSUPPORTED, "PEER_TRANSPORT=ipc can't serve: %s", why);
+    if (comm->rank == 0)
+        peer_log(PEER_LOG_WARN, "no peer path: %s", why);
+    return PEER_SUCCESS;
+}
+
+/* NCCL's communicator where it may be called for. An error only where the setting names nccl. */
+static int make_nccl(struct peer_comm *comm)
+{
+    bool named = comm->config.transport == PEER_TRANSPORT_NCCL;
+    int status = PEER_SUCCESS;
+    if (comm->size == 1 || (comm->config.transport != PEER_TRANSPORT_AUTO && !named)) {
+        snprintf(comm->nccl_reason, sizeof comm->nccl_reason, "not asked for");
+        return PEER_SUCCESS;
+    }
+    if (comm->device.ops == &peer_device_host)
+        snprintf(comm->nccl_reason, sizeof comm->nccl_reason, "NCCL has no host device");
+    else
+        status = peer_nccl_create(comm);
+    if (comm->nccl == NULL && named && status == PEER_SUCCESS)
+        status = peer_error(PEER_ERR_UNSUPPORTED, "PEER_TRANSPORT=nccl can't serve: %s", comm->nccl_reason);
+    if (comm->nccl == NULL && !named && comm->rank == 0)
+        peer_log(PEER_LOG_INFO, "no NCCL: %s", comm->nccl_reason);
+    return status;
+}
+
+static void say_what_came_of_it(const struct peer_comm *comm)
+{
+    if (comm->rank != 0)
+        return;
+    peer_log(PEER_LOG_INFO,
+             "%d rank%s on %d node%s, device %s, transport %s%s, at most %u blocks, %zu bytes of slab a rank",
+             comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
+             comm->device.ops->name, peer_comm_transport(comm),
+             comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_blocks,
+             comm->ipc.ok ? peer_slab_bytes(comm->config.staging_bytes) : (size_t)0);
+}
+
+/* ---- Birth and end ---------------------------------------------------------------------------------------- */
+
+/* Accepts half-built communicators. */
+static void destroy(struct peer_comm *comm, bool together)
+{
+    if (comm->device.ops != NULL) {
+        comm->device.ops->drain(&comm->device);
+        peer_nccl_destroy(comm->nccl, !together);
+        if (comm->ipc.ok) {
+            if (together)
+                comm->boot->barrier(comm->boot);
+            peer_ipc_destroy(comm, together);
+        }
+        comm->device.ops->close(&comm->device);
+    }
+    if (comm->boot != NULL)
+        comm->boot->destroy(comm->boot);
+    free(comm->staging);
+    free(comm->ids);
+    comm->magic = 0;
+    free(comm);
+}
+
+static void list_add(struct peer_comm *comm)
+{
+    pthread_mutex_lock(&alive_lock);
+    comm->next = alive;
+    alive = comm;
+    pthread_mutex_unlock(&alive_lock);
+}
+
+static void list_remove(const struct peer_comm *comm)
+{
+    pthread_mutex_lock(&alive_lock);
+    for (struct peer_comm **at = &alive; *at != NULL; at = &(*at)->next)
+        if (*at == comm) {
+            *at = comm->next;
+            break;
+        }
+    pthread_mutex_unlock(&alive_lock);
+}
+
+static void free_all_alive(void)
+{
+    while (alive != NULL) {
+        struct peer_comm *comm = alive;
+        peer_log(PEER_LOG_WARN,
+                 "a communicator of %d ranks was still alive at MPI_Finalize: call PEER_Comm_free",
+                 comm->size);
+        PEER_Comm_free(&comm);
+    }
+}
+
+int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct peer_comm *comm;
+    int status;
+    if (out == NULL)
+        return peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
+    *out = PEER_COMM_NULL;
+    status = peer_bootstrap_check(mpi_comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    pthread_once(&once, watch_forks);
+    comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return peer_error(PEER_ERR_NO_MEMORY, "no memory for a communicator");
+    comm->magic = PEER_COMM_MAGIC;
+    comm->forks = forks;
+    status = peer_bootstrap_mpi_create(mpi_comm, &comm->boot);
+    if (status == PEER_SUCCESS) {
+        comm->rank = comm->boot->rank;
+        comm->size = comm->boot->size;
+        comm->ids = calloc((size_t)comm->size, sizeof *comm->ids);
+        status = comm->ids != NULL ? PEER_SUCCESS
+                                   : peer_error(PEER_ERR_NO_MEMORY, "no memory for %d ranks", comm->size);
+        status = peer_vote(comm->boot, status);
+    }
+    if (status == PEER_SUCCESS)
+        status = read_settings(comm, info);
+    if (status == PEER_SUCCESS)
+        status = exchange_identities(comm);
+    if (status == PEER_SUCCESS)
+        status = open_device(comm);
+    if (status == PEER_SUCCESS)
+        status = make_peer_path(comm);
+    if (status == PEER_SUCCESS)
+        status = make_nccl(comm);
+    if (status == PEER_SUCCESS)
+        status = peer_vote(comm->boot, peer_bootstrap_at_finalize(free_all_alive));
+    if (status != PEER_SUCCESS) {
+        destroy(comm, true);
+        return status;
+    }
+    say_what_came_of_it(comm);
+    list_add(comm);
+    *out = comm;
+    return PEER_SUCCESS;
+}
+
+int PEER_Comm_free(PEER_Comm *handle)
+{
+    struct peer_comm *comm;
+    int status;
+    if (handle == NULL)
+        return peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
+    comm = *handle;
+    if (comm == PEER_COMM_NULL)
+        return PEER_SUCCESS;
+    status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    list_remove(comm);
+    *handle = PEER_COMM_NULL;
+    destroy(comm, comm->status == PEER_SUCCESS && peer_fault_check(comm) == PEER_SUCCESS);
+    return PEER_SUCCESS;
+}
+
+/* ---- What a communicator is ------------------------------------------------------------------------------- */
+
+int PEER_Comm_rank(PEER_Comm comm, int *rank)
+{
+    int status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    if (rank == NULL)
+        return peer_error(PEER_ERR_ARG, "rank is NULL");
+    *rank = comm->rank;
+    return PEER_SUCCESS;
+}
+
+int PEER_Comm_size(PEER_Comm comm, int *size)
+{
+    int status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    if (size == NULL)
+        return peer_error(PEER_ERR_ARG, "size is NULL");
+    *size = comm->size;
+    return PEER_SUCCESS;
+}
+
+int PEER_Comm_get_async_error(PEER_Comm comm, int *async)
+{
+    int status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    if (async == NULL)
+        return peer_error(PEER_ERR_ARG, "status is NULL");
+    *async = peer_fault_check(comm);
+    if (*async == PEER_SUCCESS && comm->nccl != NULL) {
+        *async = peer_nccl_async_error(comm->nccl);
+        if (*async != PEER_SUCCESS)
+            peer_fault_break(comm, *async);
+    }
+    return PEER_SUCCESS;
+}
+
+int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
+{
+    char nodes[16], plan[64] = "", nccl[256];
+    int status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    if (info_used == NULL)
+        return peer_error(PEER_ERR_ARG, "info_used is NULL");
+    snprintf(nodes, sizeof nodes, "%d", comm->nnodes);
+    if (comm->nccl != NULL)
+        snprintf(nccl, sizeof nccl, "%d", peer_nccl_version(comm->nccl));
+    else
+        snprintf(nccl, sizeof nccl, "none: %.240s", comm->nccl_reason);
+    if (comm->last.valid)
+        peer_plan_text(&comm->last.plan, peer_comm_transport(comm), plan, sizeof plan);
+    return peer_bootstrap_info_create((const char *const[][2]){{"device", comm->device.ops->name},
+                                                               {"transport", peer_comm_transport(comm)},
+                                                               {"nodes", nodes},
+                                                               {"nccl", nccl},
+                                                               {"plan", plan[0] != '\0' ? plan : "none yet"},
+                                                               {NULL, NULL}},
+                                      info_used);
+}
+
+int PEER_Select_device(MPI_Comm mpi_comm, int *device)
+{
+    int local = 0, ordinal = -1, status = peer_bootstrap_check(mpi_comm);
+    if (status == PEER_SUCCESS)
+        status = peer_bootstrap_local_rank(mpi_comm, &local);
+    if (status == PEER_SUCCESS && cuda_ops() != NULL)
+        status = cuda_ops()->select(local, &ordinal);
+    if (status == PEER_SUCCESS && device != NULL)
+        *device = ordinal;
+    return status;
+}

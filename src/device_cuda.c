@@ -1,0 +1,302 @@
+/* The cuda device: kernels run on the GPU that was current when the communicator was made, and memory that peers
+ * map is cudaMalloc'ed and exported by cudaIpcMemHandle_t. */
+#include "internal.h"
+
+#include <cuda_runtime.h>
+#include <string.h>
+
+_Static_assert(sizeof(cudaIpcMemHandle_t) <= sizeof(struct peer_handle), "a handle fits");
+
+/* Ours for CUDA's; the error doesn't stay behind as CUDA's last. */
+static int cuda_error(const char *call, cudaError_t code)
+{
+    if (code == cudaSuccess)
+        return PEER_SUCCESS;
+    (void)cudaGetLastError();
+    return peer_error(code == cudaErrorMemoryAllocation ? PEER_ERR_NO_MEMORY : PEER_ERR_CUDA,
+                      "%s failed: %s (%s)", call, cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+/* Makes the communicator's device current; *before is what was, for leave(). */
+static int enter(const struct peer_device *device, int *before)
+{
+    cudaError_t code = cudaGetDevice(before);
+    if (code == cudaSuccess && *before != device->ordinal)
+        code = cudaSetDevice(device->ordinal);
+    return cuda_error("cudaSetDevice", code);
+}
+
+static void leave(const struct peer_device *device, int before)
+{
+    if (before != device->ordinal)
+        (void)cudaSetDevice(before);
+}
+
+static bool cuda_available(char *why, size_t why_bytes)
+{
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
+    if (code == cudaSuccess && count > 0)
+        return true;
+    (void)cudaGetLastError();
+    snprintf(why, why_bytes, "%s", code == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(code));
+    return false;
+}
+
+static int cuda_select(int local_rank, int *ordinal)
+{
+    int count = 0;
+    *ordinal = -1;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+        (void)cudaGetLastError(); /* no GPU is no error here */
+        return PEER_SUCCESS;
+    }
+    *ordinal = local_rank % count;
+    return cuda_error("cudaSetDevice", cudaSetDevice(*ordinal));
+}
+
+static int cuda_open(struct peer_device *device)
+{
+    int resident = 0, multiprocessors = 0;
+    cudaStream_t stream = NULL;
+    cudaError_t code = cudaGetDevice(&device->ordinal);
+    if (code == cudaSuccess)
+        code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    device->stream = stream;
+    if (code == cudaSuccess)
+        code = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device->ordinal);
+    if (code == cudaSuccess)
+        code = (cudaError_t)peer_preload_cuda(&resident);
+    device->max_blocks = (uint32_t)(resident * multiprocessors);
+    return cuda_error("setting up the GPU", code);
+}
+
+static void cuda_close(struct peer_device *device)
+{
+    if (device->stream != NULL)
+        (void)cudaStreamDestroy(device->stream);
+    device->stream = NULL;
+}
+
+static int cuda_identify(struct peer_device *device, struct peer_identity *id)
+{
+    struct cudaDeviceProp prop;
+    cudaError_t code = cudaGetDeviceProperties(&prop, device->ordinal);
+    if (code != cudaSuccess)
+        return cuda_error("cudaGetDeviceProperties", code);
+    id->max_blocks = device->max_blocks;
+    for (int i = 0; i < 16; i++)
+        snprintf(id->gpu_uuid + 2 * i, sizeof id->gpu_uuid - 2 * (size_t)i, "%02x",
+                 prop.uuid.bytes[i] & 0xff);
+    return cuda_error("cudaDeviceGetPCIBusId",
+                      cudaDeviceGetPCIBusId(id->pci, sizeof id->pci, device->ordinal));
+}
+
+static int cuda_synchronize(struct peer_device *device, void *stream)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("cudaStreamSynchronize", cudaStreamSynchronize(stream));
+    leave(device, before);
+    return status;
+}
+
+static int cuda_fill(struct peer_device *device, void *to, uint32_t word, size_t nwords)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status =
+        cuda_error("filling device memory", (cudaError_t)peer_fill_cuda(to, word, nwords, device->stream));
+    leave(device, before);
+    return status == PEER_SUCCESS ? cuda_synchronize(device, device->stream) : status;
+}
+
+static int cuda_copy_async(struct peer_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("cudaMemcpyAsync", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+    leave(device, before);
+    return status;
+}
+
+static int cuda_copy(struct peer_device *device, void *to, const void *from, size_t bytes)
+{
+    int status = cuda_copy_async(device, to, from, bytes, device->stream);
+    return status == PEER_SUCCESS ? cuda_synchronize(device, device->stream) : status;
+}
+
+static int cuda_state_alloc(struct peer_device *device, size_t bytes, void **state)
+{
+    cudaError_t code = cudaMalloc(state, bytes);
+    if (code != cudaSuccess)
+        *state = NULL;
+    else
+        code = cudaMemset(*state, 0, bytes);
+    (void)device;
+    return cuda_error("cudaMalloc", code);
+}
+
+static void cuda_state_free(struct peer_device *device, void *state)
+{
+    (void)device;
+    if (state != NULL)
+        (void)cudaFree(state);
+}
+
+static int cuda_slab_alloc(struct peer_device *device, size_t bytes, struct peer_mapping *slab)
+{
+    slab->bytes = bytes;
+    return cuda_state_alloc(device, bytes, &slab->base);
+}
+
+static void cuda_slab_free(struct peer_device *device, struct peer_mapping *slab)
+{
+    cuda_state_free(device, slab->base);
+    slab->base = NULL;
+}
+
+static int cuda_slab_export(struct peer_device *device, const struct peer_mapping *slab,
+                            struct peer_handle *handle)
+{
+    (void)device;
+    memset(handle, 0, sizeof *handle);
+    return cuda_error("cudaIpcGetMemHandle", cudaIpcGetMemHandle((cudaIpcMemHandle_t *)handle, slab->base));
+}
+
+static int cuda_slab_import(struct peer_device *device, const struct peer_handle *handle, size_t bytes,
+                            struct peer_mapping *mapping)
+{
+    cudaIpcMemHandle_t ipc;
+    cudaError_t code;
+    (void)device;
+    memcpy(&ipc, handle, sizeof ipc);
+    code = cudaIpcOpenMemHandle(&mapping->base, ipc, cudaIpcMemLazyEnablePeerAccess);
+    if (code != cudaSuccess)
+        mapping->base = NULL;
+    mapping->bytes = bytes;
+    return cuda_error("cudaIpcOpenMemHandle", code);
+}
+
+static void cuda_slab_close(struct peer_device *device, struct peer_mapping *mapping)
+{
+    (void)device;
+    if (mapping->base != NULL)
+        (void)cudaIpcCloseMemHandle(mapping->base);
+    mapping->base = NULL;
+}
+
+static void cuda_slab_settled(struct peer_device *device, struct peer_mapping *slab)
+{
+    (void)device, (void)slab;
+}
+
+static int cuda_host_register(struct peer_device *device, void *base, size_t bytes, void **there)
+{
+    cudaError_t code = cudaHostRegister(base, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    (void)device;
+    if (code == cudaSuccess)
+        code = cudaHostGetDevicePointer(there, base, 0);
+    return cuda_error("cudaHostRegister", code);
+}
+
+static void cuda_host_unregister(struct peer_device *device, void *base)
+{
+    (void)device;
+    (void)cudaHostUnregister(base);
+}
+
+static int cuda_check_buffer(struct peer_device *device, const char *name, const void *buffer)
+{
+    struct cudaPointerAttributes attributes;
+    cudaError_t code = cudaPointerGetAttributes(&attributes, buffer);
+    if (code != cudaSuccess)
+        return cuda_error("cudaPointerGetAttributes", code);
+    if (attributes.type == cudaMemoryTypeUnregistered)
+        return peer_error(
+            PEER_ERR_BUFFER,
+            "%s (%p) is pageable host memory, which the GPU can't reach: use cudaMalloc, "
+            "cudaMallocHost or cudaHostRegister, or make the communicator with PEER_DEVICE=host",
+            name, (void *)(uintptr_t)buffer);
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != device->ordinal)
+        return peer_error(PEER_ERR_BUFFER, "%s (%p) lies on GPU %d, the communicator is on GPU %d", name,
+                          (void *)(uintptr_t)buffer, attributes.device, device->ordinal);
+    return PEER_SUCCESS;
+}
+
+static int cuda_launch(struct peer_device *device, const struct peer_call *call, void *stream)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("launching a kernel", (cudaError_t)peer_launch_cuda(call, stream));
+    leave(device, before);
+    return status;
+}
+
+/* The probe's threads add to the result with atomics, so it lies in device memory. */
+static int cuda_probe(struct peer_device *device, const struct peer_call *call, uint32_t rounds,
+                      struct peer_probe_result *result)
+{
+    void *there = NULL;
+    int status = cuda_state_alloc(device, sizeof *result, &there);
+    if (status == PEER_SUCCESS)
+        status = cuda_error("launching the probe",
+                            (cudaError_t)peer_probe_cuda(call, rounds, there, device->stream));
+    if (status == PEER_SUCCESS)
+        status = cuda_copy(device, result, there, sizeof *result);
+    cuda_state_free(device, there);
+    return status;
+}
+
+static int cuda_is_capturing(struct peer_device *device, void *stream, bool *capturing)
+{
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t code = cudaStreamIsCapturing(stream, &capture);
+    (void)device;
+    *capturing = capture != cudaStreamCaptureStatusNone;
+    return cuda_error("cudaStreamIsCapturing", code);
+}
+
+/* The calls may have gone to any stream, and into graphs that were launched where we can't see. */
+static int cuda_drain(struct peer_device *device)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("cudaDeviceSynchronize", cudaDeviceSynchronize());
+    leave(device, before);
+    return status;
+}
+
+const struct peer_device_ops peer_device_cuda = {
+    .name = "cuda",
+    .vector_bytes = peer_vector_cuda,
+    .available = cuda_available,
+    .select = cuda_select,
+    .open = cuda_open,
+    .close = cuda_close,
+    .identify = cuda_identify,
+    .slab_alloc = cuda_slab_alloc,
+    .slab_free = cuda_slab_free,
+    .slab_export = cuda_slab_export,
+    .slab_import = cuda_slab_import,
+    .slab_close = cuda_slab_close,
+    .slab_settled = cuda_slab_settled,
+    .state_alloc = cuda_state_alloc,
+    .state_free = cuda_state_free,
+    .fill = cuda_fill,
+    .copy = cuda_copy,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
+    .check_buffer = cuda_check_buffer,
+    .launch = cuda_launch,
+    .copy_async = cuda_copy_async,
+    .synchronize = cuda_synchronize,
+    .is_capturing = cuda_is_capturing,
+    .probe = cuda_probe,
+    .drain = cuda_drain,
+};

@@ -1,0 +1,103 @@
+/* Faults: how a wait that failed in a kernel becomes the communicator's status and a text that names the call and
+ * the ranks that did not arrive. */
+#include "internal.h"
+
+#include <string.h>
+#include <time.h>
+
+/* How long the ranks' records are waited for after the first wait has failed; they come within a few polls. */
+#define GRACE_NS 100000000
+
+int peer_fault_break(struct peer_comm *comm, int status)
+{
+    if (comm->status == PEER_SUCCESS) {
+        comm->status = status;
+        snprintf(comm->status_text, sizeof comm->status_text, "%s", PEER_Last_error());
+        comm->last.valid = false;
+        peer_log(PEER_LOG_ERROR, "communicator broken: %s", comm->status_text);
+    }
+    return status;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Ranks that took part in the failed call have a record; what is left did not arrive. */
+static bool all_but_missing_recorded(const struct peer_comm *comm)
+{
+    int recorded = 0;
+    for (int r = 0; r < comm->size; r++)
+        recorded += comm->ipc.control->rank[r].status != PEER_SUCCESS;
+    return recorded >= comm->size - 1;
+}
+
+static void wait_for_records(const struct peer_comm *comm)
+{
+    uint64_t deadline = now_ns() + GRACE_NS;
+    const struct timespec pause = {0, 200000};
+    while (!all_but_missing_recorded(comm) && now_ns() < deadline)
+        nanosleep(&pause, NULL);
+}
+
+/* "2, 5" into text: the ranks that some waiting rank missed and that have no record of the wait themselves. */
+static int missing_ranks(const struct peer_comm *comm, char *text, size_t text_bytes)
+{
+    const struct peer_control *control = comm->ipc.control;
+    int missing = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int r = 0; r < comm->size; r++) {
+        bool missed = false;
+        for (int by = 0; by < comm->size; by++)
+            missed |= control->rank[by].status != PEER_SUCCESS && control->rank[by].missing[r] != 0;
+        if (!missed || control->rank[r].status != PEER_SUCCESS || used >= text_bytes)
+            continue;
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", missing++ > 0 ? ", " : "", r);
+    }
+    return missing;
+}
+
+/* The record that tells most: this rank's own, or the first there is. */
+static const struct peer_record *record_of(const struct peer_comm *comm)
+{
+    const struct peer_control *control = comm->ipc.control;
+    const struct peer_record *record = &control->rank[comm->rank];
+    for (int r = 0; r < comm->size && record->status == PEER_SUCCESS; r++)
+        record = &control->rank[r];
+    return record;
+}
+
+static int timeout_error(const struct peer_comm *comm)
+{
+    const struct peer_record *record = record_of(comm);
+    char ranks[8 * PEER_MAX_PEERS];
+    int missing = missing_ranks(comm, ranks, sizeof ranks);
+    return peer_error(
+        PEER_ERR_TIMEOUT,
+        "%s (call %u of the communicator, %llu bytes): rank%s %s did not arrive within %llu ms; did all "
+        "ranks make the call, with the same arguments? (PEER_TIMEOUT_MS sets the limit)",
+        peer_collective_name(record->collective), record->call - comm->config.epoch_start,
+        (unsigned long long)record->nbytes, missing == 1 ? "" : "s", missing > 0 ? ranks : "unknown",
+        (unsigned long long)comm->config.timeout_ms);
+}
+
+int peer_fault_check(struct peer_comm *comm)
+{
+    int status = comm->status;
+    if (status != PEER_SUCCESS)
+        return peer_error(status, "the communicator is broken since: %s", comm->status_text);
+    if (comm->ipc.control != NULL)
+        status = comm->ipc.control->failed;
+    if (status == PEER_SUCCESS)
+        return PEER_SUCCESS;
+    wait_for_records(comm);
+    if (status == PEER_ERR_TIMEOUT)
+        timeout_error(comm);
+    else
+        peer_error(status, "a rank aborted the communicator");
+    return peer_fault_break(comm, status);
+}

@@ -1,0 +1,319 @@
+/* The library's inside: what its files share. Public names are in peercoll.h, kernels in kernels/launch.h. */
+#ifndef PEER_INTERNAL_H
+#define PEER_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "peercoll_types.h"
+#include "kernels/launch.h"
+
+#define PEER_NAME_BYTES 64
+
+/* ---- status.c: statuses and the text of the last error --------------------------------------------------- */
+
+/* Sets this thread's last error to the formatted text and returns status. Every failure goes through here. */
+int peer_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *peer_status_name(int status);
+const char *PEER_Last_error(void); /* as in peercoll.h, for files that need no MPI */
+const char *peer_datatype_name(uint32_t datatype);
+const char *peer_op_name(uint32_t op);
+/* 0 for what is no datatype. */
+uint32_t peer_datatype_bytes(uint32_t datatype);
+
+/* ---- log.c: the one place that prints ------------------------------------------------------------------- */
+
+enum peer_log_level {
+    PEER_LOG_OFF,
+    PEER_LOG_ERROR,
+    PEER_LOG_WARN,
+    PEER_LOG_INFO,
+    PEER_LOG_DEBUG,
+    PEER_LOG_TRACE
+};
+
+/* Where and how much; file "" is stderr, %r in it the rank. Last caller wins: the log is the process's. */
+void peer_log_open(enum peer_log_level level, const char *file, int rank);
+void peer_log(enum peer_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- config.c: settings --------------------------------------------------------------------------------- */
+
+enum peer_device_choice { PEER_DEVICE_AUTO, PEER_DEVICE_CUDA, PEER_DEVICE_HOST };
+enum peer_transport_choice {
+    PEER_TRANSPORT_AUTO,
+    PEER_TRANSPORT_IPC,
+    PEER_TRANSPORT_NCCL,
+    PEER_TRANSPORT_MPI
+};
+
+/* PEER_ALGORITHM=auto, in the fields of the plan that it names; "oneshot" leaves the protocol to selection. */
+#define PEER_CHOICE_AUTO UINT32_MAX
+
+struct peer_config {
+    uint32_t device;    /* enum peer_device_choice */
+    uint32_t transport; /* enum peer_transport_choice */
+    uint32_t algorithm; /* enum peer_algorithm, or PEER_CHOICE_AUTO */
+    uint32_t protocol;  /* enum peer_protocol, or PEER_CHOICE_AUTO */
+    uint32_t blocks;    /* 0: auto */
+    uint32_t threads;   /* 0: auto */
+    uint64_t staging_bytes;
+    uint64_t timeout_ms;
+    char nccl[256]; /* "auto", "off" or a path */
+    uint32_t log;   /* enum peer_log_level */
+    char log_file[256];
+    uint32_t epoch_start;
+    char node[PEER_NAME_BYTES]; /* "": the machine's own */
+};
+
+/* A source of settings that wins over the environment: true and the value of a key ("timeout_ms"), or false. */
+struct peer_config_source {
+    bool (*get)(void *arg, const char *key, char *value, size_t value_bytes);
+    void *arg;
+};
+
+/* Defaults, then the environment, then source (may be NULL). Names what is wrong: PEER_ERR_SETTING. */
+int peer_config_load(struct peer_config *config, const struct peer_config_source *source);
+/* A number that is equal on two ranks if the settings that must agree do. */
+uint64_t peer_config_hash(const struct peer_config *config);
+/* Warns in the log of PEER_ variables that are no setting. */
+void peer_config_warn_unknown(void);
+/* The table with the values in force, for peer_info --settings. */
+void peer_config_print(FILE *to, const struct peer_config *config);
+
+/* ---- select.c: from a call to a plan -------------------------------------------------------------------- */
+
+enum peer_path { PEER_PATH_SELF, PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI };
+
+/* What selection knows. Pure: equal on all ranks for the same call. */
+struct peer_query {
+    enum peer_collective collective;
+    uint64_t nbytes; /* of the message, per rank */
+    uint32_t nranks;
+    bool cuda;           /* device: cuda, or host */
+    bool peer_ok;        /* the peer path passed its probe */
+    bool line_ok;        /* 128-bit lines don't tear */
+    bool nccl_ok;        /* there is an NCCL communicator, and it knows the datatype and operation */
+    uint32_t max_blocks; /* that are resident on every rank at once */
+    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol) and 0 (blocks, threads) */
+    uint32_t algorithm, protocol, blocks, threads;
+};
+
+struct peer_plan {
+    enum peer_path path;
+    uint32_t algorithm; /* these four for PEER_PATH_PEER alone */
+    uint32_t protocol;
+    uint32_t blocks;
+    uint32_t threads;
+    const char *reason; /* static text: the row, or why not the peer path */
+};
+
+struct peer_plan peer_select(const struct peer_query *query);
+const char *peer_collective_name(uint32_t collective);
+/* "ipc oneshot.line 14x256", "nccl", ... into text; transport is the peer path's name. */
+void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes);
+/* Every row of the table, for peer_info. */
+void peer_select_print(FILE *to);
+
+/* ---- bootstrap.c: the ranks before there is a peer path --------------------------------------------------- */
+
+/* Over MPI today. All calls but rank and size are collective. */
+struct peer_bootstrap {
+    int (*allgather)(struct peer_bootstrap *boot, const void *mine, void *all, size_t bytes_each);
+    int (*barrier)(struct peer_bootstrap *boot);
+    /* Bytes to and from every rank, for the MPI fallback: all-to-all of bytes_each. */
+    int (*alltoall)(struct peer_bootstrap *boot, const void *send, void *recv, size_t bytes_each);
+    void (*destroy)(struct peer_bootstrap *boot); /* accepts NULL */
+    int rank, size;
+};
+
+/* ---- device_cuda.c, device_host.c: where kernels run ----------------------------------------------------- */
+
+/* What a slab's owner hands to its peers. */
+struct peer_handle {
+    char bytes[128];
+};
+
+/* The launch side of a communicator's device; the state that a device needs hangs on it. */
+struct peer_device {
+    const struct peer_device_ops *ops;
+    int ordinal;         /* CUDA: the device */
+    uint32_t max_blocks; /* CUDA: blocks of PEER_MAX_THREADS that are resident at once, were the GPU ours */
+    void *stream;        /* CUDA: for the library's own work */
+};
+
+/* A memory that peers map, in the owner's and in a peer's process. */
+struct peer_mapping {
+    void *base;
+    size_t bytes;
+    char name[PEER_NAME_BYTES]; /* host device: of the segment, until it is settled */
+};
+
+struct peer_identity;
+
+struct peer_device_ops {
+    const char *name;
+    uint32_t (*vector_bytes)(void);
+    /* Whether this process can use the device; `why` gets the reason if not. Initialises nothing that stays. */
+    bool (*available)(char *why, size_t why_bytes);
+    /* Makes the GPU for the local_rank'th rank of a node current; *ordinal -1 where there is none. */
+    int (*select)(int local_rank, int *ordinal);
+    int (*open)(struct peer_device *device);
+    void (*close)(struct peer_device *device);
+    /* Fills in the device's part of an identity. */
+    int (*identify)(struct peer_device *device, struct peer_identity *id);
+    /* Memory that peers map; private memory for the state. Both cleared. */
+    int (*slab_alloc)(struct peer_device *device, size_t bytes, struct peer_mapping *slab);
+    void (*slab_free)(struct peer_device *device, struct peer_mapping *slab);
+    int (*slab_export)(struct peer_device *device, const struct peer_mapping *slab,
+                       struct peer_handle *handle);
+    int (*slab_import)(struct peer_device *device, const struct peer_handle *handle, size_t bytes,
+                       struct peer_mapping *mapping);
+    void (*slab_close)(struct peer_device *device, struct peer_mapping *mapping);
+    /* All ranks have imported: nothing of the slab need be findable by name any more. */
+    void (*slab_settled)(struct peer_device *device, struct peer_mapping *slab);
+    int (*state_alloc)(struct peer_device *device, size_t bytes, void **state);
+    void (*state_free)(struct peer_device *device, void *state);
+    /* Sets nwords 32-bit words; copies to and from device memory. All have finished on return. */
+    int (*fill)(struct peer_device *device, void *to, uint32_t word, size_t nwords);
+    int (*copy)(struct peer_device *device, void *to, const void *from, size_t bytes);
+    /* Makes host memory (the control segment) reachable for kernels at *there. */
+    int (*host_register)(struct peer_device *device, void *base, size_t bytes, void **there);
+    void (*host_unregister)(struct peer_device *device, void *base);
+    /* Whether kernels can reach a user's buffer: PEER_SUCCESS or PEER_ERR_BUFFER with the remedy. */
+    int (*check_buffer)(struct peer_device *device, const char *name, const void *buffer);
+    /* Calls on the stream. `launch` and `copy_async` return before they end on a CUDA device. */
+    int (*launch)(struct peer_device *device, const struct peer_call *call, void *stream);
+    int (*copy_async)(struct peer_device *device, void *to, const void *from, size_t bytes, void *stream);
+    int (*synchronize)(struct peer_device *device, void *stream);
+    int (*is_capturing)(struct peer_device *device, void *stream, bool *capturing);
+    int (*probe)(struct peer_device *device, const struct peer_call *call, uint32_t rounds,
+                 struct peer_probe_result *result);
+    /* Waits until all that was launched for this communicator has ended. */
+    int (*drain)(struct peer_device *device);
+};
+
+extern const struct peer_device_ops peer_device_host;
+extern const struct peer_device_ops peer_device_cuda;
+
+/* Host device's own reduction, for the MPI fallback on any device. */
+const struct peer_host_kernels *peer_host_kernels(void);
+
+/* ---- topology.c: who we are and where -------------------------------------------------------------------- */
+
+/* What a rank tells the others; fixed size, the same layout on all. */
+struct peer_identity {
+    uint64_t config_hash;
+    uint32_t version;
+    uint32_t cuda_available; /* whether this rank can use the cuda device */
+    uint32_t max_blocks;     /* of the device: resident at once, were it this rank's alone */
+    char boot_id[40];
+    char host[PEER_NAME_BYTES];
+    char node[PEER_NAME_BYTES]; /* PEER_NODE; ranks with equal boot_id and node share memory */
+    char gpu_uuid[48];          /* "" on the host device */
+    char pci[16];
+    char why_no_cuda[128];
+};
+
+/* All but what the device fills in. */
+void peer_identity_fill(struct peer_identity *id, const struct peer_config *config);
+int peer_topology_nodes(const struct peer_identity *ids, int size);
+/* The most ranks that share one GPU. */
+int peer_topology_sharers(const struct peer_identity *ids, int size);
+
+/* ---- A communicator -------------------------------------------------------------------------------------- */
+
+#define PEER_COMM_MAGIC 0x7065657263636f6cull
+
+struct peer_nccl;
+
+/* The peer path: slabs, state, control. Empty (ok false) where another path serves. */
+struct peer_ipc {
+    bool ok;
+    bool line_ok;
+    struct peer_mapping slab[PEER_MAX_PEERS]; /* rank r's; this rank's own is its allocation */
+    struct peer_mapping control_segment;
+    struct peer_control *control; /* as the host reaches it */
+    void *control_there;          /* as the kernels do */
+    void *state;
+};
+
+/* The last plan and call, so that a call like the one before needs no selection. */
+struct peer_last_call {
+    bool valid;
+    uint64_t count;
+    uint32_t datatype, op, collective;
+    struct peer_plan plan;
+    struct peer_call call;
+};
+
+struct peer_comm {
+    uint64_t magic;
+    struct peer_bootstrap *boot;
+    int rank, size;
+    int nnodes;
+    struct peer_config config;
+    struct peer_identity *ids; /* of all ranks */
+    struct peer_device device;
+    struct peer_ipc ipc;
+    struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
+    char nccl_reason[256];
+    char *staging;          /* of the MPI fallback, made at its first call */
+    uint32_t max_blocks;    /* that are resident at once on every rank */
+    uint32_t spin;          /* host device: polls before a wait yields the CPU */
+    unsigned forks;         /* of the process, when the communicator was made */
+    struct peer_comm *next; /* of the list of those alive */
+    int status;             /* not PEER_SUCCESS: broken */
+    char status_text[512];
+    struct peer_last_call last;
+};
+
+/* ---- transport_ipc.c, probe.c, fault.c -------------------------------------------------------------------- */
+
+/* Collective: slabs made, exchanged, opened, probed. PEER_SUCCESS with ipc->ok false and the reason in `why`
+ * where the ranks can't reach each other: all ranks alike. */
+int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes);
+/* Collective if `together`: unmaps before any rank frees. */
+void peer_ipc_destroy(struct peer_comm *comm, bool together);
+/* The fields of a call that depend on the communicator alone. */
+void peer_ipc_call(const struct peer_comm *comm, struct peer_call *call);
+
+/* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. */
+int peer_probe(struct peer_comm *comm, bool *ok, bool *line_ok, char *why, size_t why_bytes);
+
+/* PEER_SUCCESS, or the status of the first wait that failed on any rank, with comm broken and the text set. Cheap. */
+int peer_fault_check(struct peer_comm *comm);
+/* Breaks the communicator with the calling thread's last error as its text. Returns status. */
+int peer_fault_break(struct peer_comm *comm, int status);
+
+/* ---- comm.c, for collectives.c ----------------------------------------------------------------------------- */
+
+/* PEER_SUCCESS if comm is a communicator of this process. */
+int peer_comm_check(const struct peer_comm *comm);
+/* What serves this communicator's calls, for peer_plan_text: "ipc". */
+const char *peer_comm_transport(const struct peer_comm *comm);
+
+/* A vote: the first rank's status that is not PEER_SUCCESS, with its text as this thread's last error, on all
+ * ranks alike. Collective. */
+int peer_vote(struct peer_bootstrap *boot, int status);
+
+/* ---- nccl.c, staged.c: the fallbacks ---------------------------------------------------------------------- */
+
+/* Collective. NULL with the reason in comm->nccl_reason where there is none. */
+int peer_nccl_create(struct peer_comm *comm);
+void peer_nccl_destroy(struct peer_nccl *nccl, bool abort);
+bool peer_nccl_serves(const struct peer_nccl *nccl, uint32_t datatype, uint32_t op);
+int peer_nccl_version(const struct peer_nccl *nccl);
+int peer_nccl_allreduce(struct peer_nccl *nccl, const void *sendbuf, void *recvbuf, uint64_t count,
+                        uint32_t datatype, uint32_t op, void *stream);
+int peer_nccl_barrier(struct peer_nccl *nccl, void *stream);
+/* PEER_SUCCESS, or what NCCL says has gone wrong since. */
+int peer_nccl_async_error(struct peer_nccl *nccl);
+
+/* Blocking; the buffers are the communicator's device's. */
+int peer_staged_allreduce(struct peer_comm *comm, const void *sendbuf, void *recvbuf, uint64_t count,
+                          uint32_t datatype, uint32_t op, void *stream);
+int peer_staged_barrier(struct peer_comm *comm, void *stream);
+
+#endif

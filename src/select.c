@@ -1,0 +1,125 @@
+/* Selection: from a collective, its size and what the communicator can do to a plan. The rows are data; reading them
+ * is pure, so all ranks choose alike. */
+#include "internal.h"
+
+#include "peercoll.h"
+
+/* The first row serves whose device and collective are the query's, whose rank range holds its ranks and whose
+ * max_bytes is no less than its message. */
+struct row {
+    bool cuda;
+    enum peer_collective collective;
+    uint32_t min_ranks, max_ranks;
+    uint64_t max_bytes;
+    enum peer_algorithm algorithm;
+    enum peer_protocol protocol;
+    uint32_t blocks;  /* at most */
+    uint32_t threads; /* of a block; the host device has one */
+};
+
+#define ANY_BYTES UINT64_MAX
+#define KIB       UINT64_C(1024)
+
+static const struct row rows[] = {
+    /* measured on two cores, see docs/results */
+    {false, PEER_COLL_ALLREDUCE, 2, 16, 256, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 1, 1},
+    {false, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    {false, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    {false, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
+    {false, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    /* measured on one H200 shared by the ranks, see docs/results */
+    {true, PEER_COLL_ALLREDUCE, 2, 2, 512 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
+    {true, PEER_COLL_ALLREDUCE, 3, 4, 128 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
+    {true, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
+    {true, PEER_COLL_ALLREDUCE, 3, 16, 512 * KIB, PEER_ALGO_TWOSHOT, PEER_PROTO_LINE, 16, 256},
+    {true, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 16, 512},
+    {true, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
+};
+
+#define ROWS (sizeof rows / sizeof rows[0])
+
+static const char *const algorithm_names[] = {
+#define NAME(name, text) text,
+    PEER_ALGORITHMS(NAME)};
+static const char *const protocol_names[] = {PEER_PROTOCOLS(NAME)};
+static const char *const collective_names[] = {PEER_COLLECTIVES(NAME)};
+#undef NAME
+
+static const struct row *row_of(const struct peer_query *query)
+{
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct row *row = &rows[i];
+        if (row->cuda == query->cuda && row->collective == query->collective &&
+            row->min_ranks <= query->nranks && query->nranks <= row->max_ranks &&
+            query->nbytes <= row->max_bytes)
+            return row;
+    }
+    return NULL;
+}
+
+/* Blocks that have something to do: every thread at least one pack of 12 bytes. */
+static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
+{
+    uint64_t part = plan->algorithm == PEER_ALGO_TWOSHOT ? query->nbytes / query->nranks : query->nbytes;
+    uint64_t blocks = part / (12 * plan->threads) + 1;
+    return blocks < most ? (uint32_t)blocks : most;
+}
+
+static uint32_t at_most(uint32_t value, uint32_t most)
+{
+    return value < most ? value : most;
+}
+
+struct peer_plan peer_select(const struct peer_query *query)
+{
+    const struct row *row = row_of(query);
+    struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = "the table"};
+    if (query->nranks == 1)
+        return (struct peer_plan){.path = PEER_PATH_SELF, .reason = "one rank"};
+    if (!query->peer_ok || row == NULL) {
+        plan.path = query->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI;
+        plan.reason =
+            query->nccl_ok ? "no peer path" : "neither a peer path nor an NCCL that serves the call";
+        return plan;
+    }
+    plan.algorithm = query->algorithm != PEER_CHOICE_AUTO ? query->algorithm : row->algorithm;
+    plan.protocol = query->protocol != PEER_CHOICE_AUTO ? query->protocol : row->protocol;
+    if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
+        plan.protocol = PEER_PROTO_LL;
+    plan.threads = query->threads != 0 && query->cuda ? query->threads : row->threads;
+    plan.blocks = query->blocks != 0 ? query->blocks : busy_blocks(query, &plan, row->blocks);
+    plan.blocks = at_most(plan.blocks, query->max_blocks);
+    return plan;
+}
+
+const char *peer_collective_name(uint32_t collective)
+{
+    return collective < PEER_N_COLLECTIVES ? collective_names[collective] : "?";
+}
+
+void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes)
+{
+    static const char *const paths[] = {"self", "peer", "nccl", "mpi"};
+    if (plan->path != PEER_PATH_PEER)
+        snprintf(text, text_bytes, "%s", paths[plan->path]);
+    else
+        snprintf(text, text_bytes, "%s %s.%s %ux%u", transport, algorithm_names[plan->algorithm],
+                 protocol_names[plan->protocol], plan->blocks, plan->threads);
+}
+
+void peer_select_print(FILE *to)
+{
+    fprintf(to, "%-6s %-12s %-7s %-12s %-15s %s\n", "device", "collective", "ranks", "up to bytes",
+            "algorithm", "blocks x threads, at most");
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct row *row = &rows[i];
+        char ranks[16], bytes[24], algorithm[32];
+        snprintf(ranks, sizeof ranks, "%u-%u", row->min_ranks, row->max_ranks);
+        snprintf(bytes, sizeof bytes, row->max_bytes == ANY_BYTES ? "any" : "%llu",
+                 (unsigned long long)row->max_bytes);
+        snprintf(algorithm, sizeof algorithm, "%s.%s", algorithm_names[row->algorithm],
+                 protocol_names[row->protocol]);
+        fprintf(to, "%-6s %-12s %-7s %-12s %-15s %ux%u\n", row->cuda ? "cuda" : "host",
+                collective_names[row->collective], ranks, bytes, algorithm, row->blocks, row->threads);
+    }
+}

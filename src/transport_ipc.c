@@ -1,0 +1,172 @@
+/* Transport ipc: each rank's slab is memory of its device, exported by handle and opened by all peers. Nothing is
+ * believed of what the driver says about peer access: opening, and then the probe, decide. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Milliseconds that freeing a broken communicator waits for the other ranks to do the same. */
+#define CLOSE_TRIES 1000
+
+/* What ranks exchange. */
+struct offer {
+    struct peer_handle slab;
+    struct peer_handle control; /* rank 0's */
+};
+
+static size_t slab_bytes(const struct peer_comm *comm)
+{
+    return peer_slab_bytes(comm->config.staging_bytes);
+}
+
+/* This rank's slab, state and (rank 0) the control segment, and the handles to them. */
+static int make_own(struct peer_comm *comm, struct offer *offer)
+{
+    struct peer_device *device = &comm->device;
+    struct peer_ipc *ipc = &comm->ipc;
+    struct peer_mapping *slab = &ipc->slab[comm->rank];
+    int status = device->ops->slab_alloc(device, slab_bytes(comm), slab);
+    memset(offer, 0, sizeof *offer);
+    if (status == PEER_SUCCESS)
+        status = device->ops->state_alloc(device, PEER_STATES * sizeof(struct peer_state), &ipc->state);
+    if (status == PEER_SUCCESS)
+        status = device->ops->slab_export(device, slab, &offer->slab);
+    if (status == PEER_SUCCESS && comm->rank == 0)
+        status = peer_device_host.slab_alloc(NULL, sizeof(struct peer_control), &ipc->control_segment);
+    if (status == PEER_SUCCESS && comm->rank == 0)
+        status = peer_device_host.slab_export(NULL, &ipc->control_segment, &offer->control);
+    return status;
+}
+
+static int open_peers(struct peer_comm *comm, const struct offer *offers)
+{
+    struct peer_device *device = &comm->device;
+    struct peer_ipc *ipc = &comm->ipc;
+    int status = PEER_SUCCESS;
+    for (int r = 0; r < comm->size && status == PEER_SUCCESS; r++)
+        if (r != comm->rank)
+            status = device->ops->slab_import(device, &offers[r].slab, slab_bytes(comm), &ipc->slab[r]);
+    if (status == PEER_SUCCESS && comm->rank != 0)
+        status = peer_device_host.slab_import(NULL, &offers[0].control, sizeof(struct peer_control),
+                                              &ipc->control_segment);
+    if (status == PEER_SUCCESS)
+        status = device->ops->host_register(device, ipc->control_segment.base, sizeof(struct peer_control),
+                                            &ipc->control_there);
+    if (status == PEER_SUCCESS)
+        ipc->control = ipc->control_segment.base;
+    return status;
+}
+
+/* Slab, state and this rank's record as they are before the first call. Peers must not be writing. */
+static int make_clean(struct peer_comm *comm)
+{
+    struct peer_device *device = &comm->device;
+    struct peer_ipc *ipc = &comm->ipc;
+    struct peer_state state[PEER_STATES];
+    uint32_t start = comm->config.epoch_start;
+    uint32_t sweep = start >> PEER_SWEEP_SHIFT;
+    int status;
+    for (int i = 0; i < PEER_STATES; i++)
+        state[i] = (struct peer_state){start, start, sweep | sweep << 16, 0};
+    memset((void *)&ipc->control->rank[comm->rank], 0, sizeof ipc->control->rank[comm->rank]);
+    ipc->control->failed = PEER_SUCCESS;
+    status = device->ops->fill(device, ipc->slab[comm->rank].base, start - 1, slab_bytes(comm) / 4);
+    if (status == PEER_SUCCESS)
+        status = device->ops->copy(device, ipc->state, state, sizeof state);
+    return status;
+}
+
+/* From slabs that nobody has touched to a path that has been proved. */
+static int prove(struct peer_comm *comm, char *why, size_t why_bytes)
+{
+    struct peer_ipc *ipc = &comm->ipc;
+    bool ok = false;
+    int status = peer_vote(comm->boot, make_clean(comm));
+    if (status == PEER_SUCCESS)
+        status = peer_probe(comm, &ok, &ipc->line_ok, why, why_bytes);
+    if (status == PEER_SUCCESS)
+        status = peer_vote(comm->boot, make_clean(comm));
+    ipc->ok = ok && status == PEER_SUCCESS;
+    return status;
+}
+
+int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes)
+{
+    struct offer mine, *all = calloc((size_t)comm->size, sizeof *all);
+    struct peer_ipc *ipc = &comm->ipc;
+    int status =
+        all != NULL ? make_own(comm, &mine) : peer_error(PEER_ERR_NO_MEMORY, "no memory for handles");
+    status = peer_vote(comm->boot, status);
+    if (status == PEER_SUCCESS)
+        status = comm->boot->allgather(comm->boot, &mine, all, sizeof mine);
+    if (status == PEER_SUCCESS)
+        status = peer_vote(comm->boot, open_peers(comm, all));
+    comm->device.ops->slab_settled(&comm->device, &ipc->slab[comm->rank]);
+    peer_device_host.slab_settled(NULL, &ipc->control_segment);
+    if (status == PEER_SUCCESS)
+        status = prove(comm, why, why_bytes);
+    else
+        snprintf(why, why_bytes, "%s", PEER_Last_error());
+    free(all);
+    if (!ipc->ok)
+        peer_ipc_destroy(comm, true);
+    return status;
+}
+
+/* Without a lost rank: whether all ranks have closed their mappings soon. */
+static bool all_closed(const struct peer_comm *comm)
+{
+    const struct timespec pause = {0, 1000000};
+    for (int tries = 0; tries < CLOSE_TRIES; tries++) {
+        int closed = 0;
+        for (int r = 0; r < comm->size; r++)
+            closed += comm->ipc.control->rank[r].closed != 0;
+        if (closed == comm->size)
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+void peer_ipc_destroy(struct peer_comm *comm, bool together)
+{
+    struct peer_device *device = &comm->device;
+    struct peer_ipc *ipc = &comm->ipc;
+    bool safe = true;
+    for (int r = 0; r < comm->size && r < PEER_MAX_PEERS; r++)
+        if (r != comm->rank)
+            device->ops->slab_close(device, &ipc->slab[r]);
+    if (ipc->control != NULL)
+        ipc->control->rank[comm->rank].closed = 1;
+    /* An owner's memory must outlive its peers' mappings. */
+    if (together)
+        comm->boot->barrier(comm->boot);
+    else if (ipc->control != NULL)
+        safe = all_closed(comm);
+    if (!safe)
+        peer_log(PEER_LOG_WARN,
+                 "a rank did not free its part of the broken communicator: %zu bytes stay allocated",
+                 ipc->slab[comm->rank].bytes);
+    else if (comm->rank < PEER_MAX_PEERS)
+        device->ops->slab_free(device, &ipc->slab[comm->rank]);
+    device->ops->state_free(device, ipc->state);
+    if (ipc->control_there != NULL)
+        device->ops->host_unregister(device, ipc->control_segment.base);
+    peer_device_host.slab_free(NULL, &ipc->control_segment);
+    *ipc = (struct peer_ipc){0};
+}
+
+void peer_ipc_call(const struct peer_comm *comm, struct peer_call *call)
+{
+    const struct peer_ipc *ipc = &comm->ipc;
+    call->rank = (uint32_t)comm->rank;
+    call->nranks = (uint32_t)comm->size;
+    call->spin = comm->spin;
+    call->half_bytes = comm->config.staging_bytes;
+    call->timeout_ns = comm->config.timeout_ms * 1000000;
+    call->state = ipc->state;
+    call->control = ipc->control_there;
+    for (int r = 0; r < comm->size; r++)
+        call->slab[r] = ipc->slab[r].base;
+}
