@@ -53,11 +53,22 @@ struct Lines {
         : Format::WORDS * 8 % sizeof(T) == 0 ? 2
                                              : 4;
     static constexpr uint32_t BYTES = LINES * Format::WORDS * 4;
+    static constexpr uint32_t GROUP = LINES < TOGETHER ? TOGETHER / LINES : 1; /* peers read together */
     using MyPack = Pack<T, BYTES>;
     using MyAccumulator = Accumulator<T, BYTES, Op>;
 
     Block &b;
     Op op;
+    MyPack ahead; /* of this rank: pack first() of the message */
+
+    PEER_FN Lines(Block &block, Op operation) : b(block), op(operation)
+    {
+    }
+
+    PEER_FN void load_ahead()
+    {
+        ahead = load_own(first());
+    }
 
     PEER_FN MyPack load_own(uint64_t i) const
     {
@@ -89,16 +100,16 @@ struct Lines {
             Format::store(line_of(packs, j, k), x.w + k * Format::WORDS, tag);
     }
 
-    /* Waits for pack j of the ranks r0 .. r0+TOGETHER-1, as far as there are and wanted(r) says so. from(r): where
+    /* Waits for pack j of the ranks r0 .. r0+GROUP-1, as far as there are and wanted(r) says so. from(r): where
      * r's packs lie here. */
     template <class Wanted, class From>
-    PEER_FN bool pull(uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted, From from, MyPack (&x)[TOGETHER])
+    PEER_FN bool pull(uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted, From from, MyPack (&x)[GROUP])
     {
         return wait_until(b, [&] {
-            Line line[TOGETHER][LINES];
+            Line line[GROUP][LINES];
             uint32_t missing = 0;
             PEER_UNROLL
-            for (uint32_t i = 0; i < TOGETHER; i++) {
+            for (uint32_t i = 0; i < GROUP; i++) {
                 if (!wanted(r0 + i))
                     continue;
                 PEER_UNROLL
@@ -106,7 +117,7 @@ struct Lines {
                     line[i][k] = Format::load(line_of(from(r0 + i), j, k));
             }
             PEER_UNROLL
-            for (uint32_t i = 0; i < TOGETHER; i++) {
+            for (uint32_t i = 0; i < GROUP; i++) {
                 if (!wanted(r0 + i))
                     continue;
                 PEER_UNROLL
@@ -129,14 +140,14 @@ struct Lines {
         auto wanted = [&](uint32_t r) { return r < c.nranks && r != c.rank; };
         uint32_t r0 = 0;
         do {
-            MyPack x[TOGETHER];
+            MyPack x[GROUP];
             PEER_UNROLL
-            for (uint32_t i = 0; i < TOGETHER; i++)
+            for (uint32_t i = 0; i < GROUP; i++)
                 x[i] = own; /* where it stays, or until the peer's is here */
             if (!pull(r0, j, tag, wanted, from, x))
                 return false;
             acc.combine(x, r0, c.nranks, op);
-            r0 += TOGETHER;
+            r0 += GROUP;
         } while (r0 < c.nranks);
         result = acc.result();
         return true;
@@ -157,7 +168,7 @@ struct Lines {
         const peer_call &c = b.c;
         Part part = part_of(c, p, 0);
         for (uint32_t j = first(); j < part.count; j += step()) {
-            MyPack x = load_own(part.first + j);
+            MyPack x = part.first + j == first() ? ahead : load_own(part.first + j);
             for (uint32_t i = 1; i < c.nranks; i++)
                 push(packs(peer_at(c, i), p, 0, c.rank), j, x, b.epoch + p);
         }
@@ -168,23 +179,35 @@ struct Lines {
         Part part = part_of(b.c, p, 0);
         auto from = [&](uint32_t r) { return packs(b.c.rank, p, 0, r); };
         for (uint32_t j = first(); j < part.count; j += step()) {
+            MyPack own = part.first + j == first() ? ahead : load_own(part.first + j);
             MyPack result;
-            if (!reduce(load_own(part.first + j), j, b.epoch + p, from, result))
+            if (!reduce(own, j, b.epoch + p, from, result))
                 return false;
             store_own(part.first + j, result);
         }
         return true;
     }
 
+    /* Loads for several peers before it stores for the first: a load between stores would wait for its turn. */
     PEER_FN void scatter(uint32_t p)
     {
         const peer_call &c = b.c;
-        for (uint32_t i = 1; i < c.nranks; i++) {
-            uint32_t r = peer_at(c, i);
-            Part part = part_of(c, p, r);
-            char *to = packs(r, p, 0, c.rank);
-            for (uint32_t j = first(); j < part.count; j += step())
-                push(to, j, load_own(part.first + j), b.epoch + p);
+        uint64_t here = c.npacks - p * c.piece_packs; /* packs in this piece and after */
+        auto has = [&](uint32_t i, uint32_t j) {
+            return i < c.nranks && (uint64_t)peer_at(c, i) * c.stride + j < here;
+        };
+        for (uint32_t j = first(); j < c.stride; j += step()) {
+            for (uint32_t i0 = 1; i0 < c.nranks; i0 += GROUP) {
+                MyPack x[GROUP] = {};
+                PEER_UNROLL
+                for (uint32_t i = 0; i < GROUP; i++)
+                    if (has(i0 + i, j))
+                        x[i] = load_own(part_of(c, p, peer_at(c, i0 + i)).first + j);
+                PEER_UNROLL
+                for (uint32_t i = 0; i < GROUP; i++)
+                    if (has(i0 + i, j))
+                        push(packs(peer_at(c, i0 + i), p, 0, c.rank), j, x[i], b.epoch + p);
+            }
         }
     }
 
@@ -213,12 +236,12 @@ struct Lines {
             auto wanted = [&](uint32_t r) {
                 return r < c.nranks && r != c.rank && (uint64_t)r * c.stride + j < here;
             };
-            for (uint32_t r0 = 0; r0 < c.nranks; r0 += TOGETHER) {
-                MyPack x[TOGETHER];
+            for (uint32_t r0 = 0; r0 < c.nranks; r0 += GROUP) {
+                MyPack x[GROUP];
                 if (!pull(r0, j, b.epoch + p, wanted, from, x))
                     return false;
                 PEER_UNROLL
-                for (uint32_t i = 0; i < TOGETHER; i++)
+                for (uint32_t i = 0; i < GROUP; i++)
                     if (wanted(r0 + i))
                         store_own(part_of(c, p, r0 + i).first + j, x[i]);
             }
@@ -237,6 +260,14 @@ struct Flags {
 
     Block &b;
     Op op;
+
+    PEER_FN Flags(Block &block, Op operation) : b(block), op(operation)
+    {
+    }
+
+    PEER_FN void load_ahead()
+    {
+    }
 
     PEER_FN MyPack load_own(uint64_t i) const
     {
@@ -370,10 +401,13 @@ struct Flags {
 /* ---- The order of steps --------------------------------------------------------------------------------- */
 
 template <class Steps>
-PEER_FN void oneshot(Block &b, Steps s)
+PEER_FN void oneshot(Block &b, Steps &s)
 {
+    s.load_ahead();
+    enter(b);
     s.oneshot_send(0);
-    advance(b);
+    if (!advance(b))
+        return;
     for (uint32_t p = 0; p < b.c.npieces; p++) {
         if (p + 1 < b.c.npieces)
             s.oneshot_send(p + 1);
@@ -383,10 +417,12 @@ PEER_FN void oneshot(Block &b, Steps s)
 }
 
 template <class Steps>
-PEER_FN void twoshot(Block &b, Steps s)
+PEER_FN void twoshot(Block &b, Steps &s)
 {
+    enter(b);
     s.scatter(0);
-    advance(b);
+    if (!advance(b))
+        return;
     for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
         if (t < b.c.npieces)
             s.scatter(t);
@@ -397,22 +433,32 @@ PEER_FN void twoshot(Block &b, Steps s)
     }
 }
 
+/* How data travel under a protocol. */
+template <class T, class Op, uint32_t PROTOCOL>
+struct StepsOf {
+    using Type = Flags<T, Op>;
+};
+
+template <class T, class Op>
+struct StepsOf<T, Op, PEER_PROTO_LINE> {
+    using Type = Lines<T, Op, LineFormat>;
+};
+
+template <class T, class Op>
+struct StepsOf<T, Op, PEER_PROTO_LL> {
+    using Type = Lines<T, Op, LlFormat>;
+};
+
 /* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler. */
 template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
 PEER_FN void allreduce(Block &b, Op op)
 {
-    auto run = [&](auto steps) {
-        if constexpr (ALGORITHM == PEER_ALGO_ONESHOT)
-            oneshot(b, steps);
-        else
-            twoshot(b, steps);
-    };
-    if constexpr (PROTOCOL == PEER_PROTO_LINE)
-        run(Lines<T, Op, LineFormat>{b, op});
-    else if constexpr (PROTOCOL == PEER_PROTO_LL)
-        run(Lines<T, Op, LlFormat>{b, op});
+    look(b);
+    typename StepsOf<T, Op, PROTOCOL>::Type steps(b, op);
+    if constexpr (ALGORITHM == PEER_ALGO_ONESHOT)
+        oneshot(b, steps);
     else
-        run(Flags<T, Op>{b, op});
+        twoshot(b, steps);
 }
 
 } // namespace

@@ -10,9 +10,11 @@ namespace
 
 PEER_FN void barrier(Block &b)
 {
+    look(b);
+    enter(b);
     signal_peers(b, 0, b.epoch);
-    advance(b);
-    wait_peers(b, 0, b.epoch);
+    if (advance(b))
+        wait_peers(b, 0, b.epoch);
 }
 
 } // namespace

@@ -81,18 +81,23 @@ struct peer_control {
 
 /* ---- The slab ------------------------------------------------------------------------------------------- */
 
-/* The slab is what peers map: flags, then for each protocol two halves of staging. A half's offset does not
- * depend on any call. One writer for each flag; flags are PEER_FLAG_STRIDE apart. */
+/* The slab is what peers map: flags, then two halves of staging for each protocol. A half's offset does not depend
+ * on any call. One writer for each flag; flags are PEER_FLAG_STRIDE apart. Lines are for small messages and
+ * have a quarter of the room. */
 #define PEER_FLAG_STRIDE 128
 #define PEER_PHASES      2
+#define PEER_FLAGS_BYTES ((uint64_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
 
-#define PEER_FLAGS_BYTES ((size_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
+/* staging: PEER_STAGING_BYTES, a multiple of 4096 */
+#define PEER_HALF_BYTES(staging, protocol) ((protocol) == PEER_PROTO_FLAG ? (staging) : (staging) / 4)
+#define PEER_SLAB_BYTES(staging)           (PEER_FLAGS_BYTES + (uint64_t)3 * (staging))
 
-/* half_bytes: PEER_STAGING_BYTES, a multiple of 4096 */
-static inline size_t peer_slab_bytes(size_t half_bytes)
-{
-    return PEER_FLAGS_BYTES + (size_t)PEER_N_PROTOCOLS * 2 * half_bytes;
-}
+/* Offset of a protocol's half in the slab. Flag's come first, as the largest. */
+#define PEER_HALF_OFFSET(staging, protocol, half)                                                            \
+    (PEER_FLAGS_BYTES + (half)*PEER_HALF_BYTES(staging, protocol) +                                          \
+     ((protocol) == PEER_PROTO_FLAG   ? 0                                                                    \
+      : (protocol) == PEER_PROTO_LINE ? 2 * (staging)                                                        \
+                                      : 2 * (staging) + (staging) / 2))
 
 /* ---- One call ------------------------------------------------------------------------------------------- */
 
@@ -123,8 +128,8 @@ struct peer_call {
     uint64_t slot_bytes;  /* piece p lies in slot p % PEER_RING of the half */
     uint32_t block_packs; /* flag: packs of `stride` that one block moves */
     /* where */
-    uint32_t spin;       /* polls before a wait yields the CPU (host device) */
-    uint64_t half_bytes; /* staging of one protocol and parity */
+    uint32_t spin;    /* polls before a wait yields the CPU (host device) */
+    uint64_t staging; /* PEER_STAGING_BYTES */
     uint64_t timeout_ns;
     struct peer_state *state;     /* PEER_STATES of them */
     struct peer_control *control; /* as the kernels reach it */
@@ -161,12 +166,13 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     /* Of a slot, writer w has `stride` packs in each of twoshot's two regions, or in oneshot's one. */
     uint64_t writers = (uint64_t)c->nranks * (c->algorithm == PEER_ALGO_TWOSHOT ? 2 : 1);
     uint64_t parts = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 1;
-    uint64_t room = c->half_bytes / (writers * pack.staged);
+    uint64_t half_bytes = PEER_HALF_BYTES(c->staging, c->protocol);
+    uint64_t room = half_bytes / (writers * pack.staged);
     uint64_t need;
 
     c->npacks = (c->count + per_pack - 1) / per_pack;
     need = (c->npacks + parts - 1) / parts;
-    c->slot_bytes = c->half_bytes;
+    c->slot_bytes = half_bytes;
     if (need > room) {
         room /= PEER_RING;
         c->slot_bytes /= PEER_RING;

@@ -9,9 +9,7 @@ template <class Body>
 void on_every_block(const peer_call &c, Body body)
 {
     for (uint32_t i = 0; i < c.blocks; i++) {
-        Block b = {c, place(c, i), 0, 0, 0, 0};
-        if (!enter(b))
-            return;
+        Block b = {c, place(c, i), 0, 0, 0, 0, 0};
         body(b);
     }
 }
@@ -35,7 +33,7 @@ void launch(const peer_call *call)
 
 void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result)
 {
-    Block b = {*call, place(*call, 0), 1, 0, 0, 0};
+    Block b = {*call, place(*call, 0), 1, 0, 0, 0, 0};
     probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
         *result = {unseen, wrong, torn};
     });

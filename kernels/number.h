@@ -220,15 +220,16 @@ struct Accumulator {
             a[i] = op(a[i], widen(v[i]));
     }
 
-    /* Adds the packs of the ranks r0 .. r0+TOGETHER-1, as far as there are; those of rank 0 start the sum. */
-    PEER_FN void combine(const Pack<T, BYTES> (&x)[TOGETHER], uint32_t r0, uint32_t nranks, Op op)
+    /* Adds the packs of the ranks r0 .. r0+GROUP-1, as far as there are; that of rank 0 starts the sum. */
+    template <uint32_t GROUP>
+    PEER_FN void combine(const Pack<T, BYTES> (&x)[GROUP], uint32_t r0, uint32_t nranks, Op op)
     {
         if (r0 == 0)
             start(x[0]);
         else
             add(x[0], op);
         PEER_UNROLL
-        for (uint32_t i = 1; i < TOGETHER; i++) {
+        for (uint32_t i = 1; i < GROUP; i++) {
             if (r0 + i >= nranks)
                 break;
             add(x[i], op);

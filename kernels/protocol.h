@@ -29,6 +29,7 @@ struct Block {
     uint32_t epoch; /* tag of the first piece */
     uint32_t call;
     uint32_t swept;
+    uint32_t stopped;
     uint64_t since; /* when a long wait was first noticed, 0: not yet */
 };
 
@@ -48,7 +49,7 @@ PEER_FN uint32_t *flag_at(const Block &b, uint32_t r, uint32_t phase, uint32_t w
 
 PEER_FN char *half_at(const peer_call &c, uint32_t r, uint32_t protocol, uint32_t half)
 {
-    return c.slab[r] + PEER_FLAGS_BYTES + (uint64_t)(protocol * 2 + half) * c.half_bytes;
+    return c.slab[r] + PEER_HALF_OFFSET(c.staging, protocol, half);
 }
 
 /* In rank r's slab: pack 0 of `writer` in a region of piece p. `staged`: a pack's bytes there. */
@@ -81,32 +82,35 @@ PEER_FN void sweep(const Block &b)
         flags[i] = passed;
     for (uint32_t protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++) {
         uint32_t *words = (uint32_t *)half_at(c, c.rank, protocol, other);
-        for (uint64_t i = b.at.thread; i < c.half_bytes / 4; i += b.at.nthreads)
+        for (uint64_t i = b.at.thread; i < PEER_HALF_BYTES(c.staging, protocol) / 4; i += b.at.nthreads)
             words[i] = passed;
     }
     fence();
     block_sync();
 }
 
-/* False: the communicator has stopped, leave. */
-PEER_FN bool enter(Block &b)
+/* Reads the state. Nothing here waits for what it read, so that a caller may have more loads on their way. */
+PEER_FN void look(Block &b)
 {
     const peer_state s = b.c.state[b.at.block];
     b.epoch = s.epoch;
     b.call = s.call;
     b.swept = s.swept;
-    if (b.c.state[PEER_MAX_BLOCKS].stopped)
-        return false;
+    b.stopped = b.c.state[PEER_MAX_BLOCKS].stopped;
+}
+
+/* To be called by all threads before anything is sent. */
+PEER_FN void enter(const Block &b)
+{
     uint32_t other = half_of(b) ^ 1;
     if (b.at.block == 0 && ((b.swept >> (16 * other)) & 0xffff) != b.epoch >> PEER_SWEEP_SHIFT)
         sweep(b);
-    return true;
 }
 
-/* Moves the state on to the next call. Called once by all threads, when all have entered and sent what they can
- * send without waiting, so that it costs nothing. Block b writes the copies b, b + nblocks, ...: its own, and
+/* Moves the state on to the next call. Called once by all threads, when they have sent what they can send without
+ * waiting, so that it costs nothing. False: the communicator has stopped, don't wait for anybody. Block b writes the copies b, b + nblocks, ...: its own, and
  * those of blocks that only a larger grid has. */
-PEER_FN void advance(const Block &b)
+PEER_FN bool advance(const Block &b)
 {
     uint32_t shift = 16 * (half_of(b) ^ 1);
     uint32_t swept = (b.swept & ~(0xffffu << shift)) | (b.epoch >> PEER_SWEEP_SHIFT) << shift;
@@ -114,6 +118,7 @@ PEER_FN void advance(const Block &b)
     uint32_t step = b.at.nblocks * b.at.nthreads;
     for (uint32_t i = b.at.block + b.at.thread * b.at.nblocks; i < PEER_MAX_BLOCKS; i += step)
         b.c.state[i] = {b.epoch + b.c.npieces, b.call + 1, swept, 0};
+    return !b.stopped;
 }
 
 /* ---- Waits ---------------------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ static void plan_call(struct peer_comm *comm, const struct request *r)
         .collective = r->collective,
         .nbytes = r->count * element,
         .nranks = (uint32_t)comm->size,
-        .cuda = comm->device.ops != &peer_device_host,
+        .link = comm->link,
         .peer_ok = comm->ipc.ok,
         .line_ok = comm->ipc.line_ok,
         .nccl_ok = comm->nccl != NULL && peer_nccl_serves(comm->nccl, r->datatype, r->op),

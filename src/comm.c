@@ -15,6 +15,11 @@
 #define SPIN_ALONE  4000
 #define SPIN_SHARED 20
 
+/* PEER_STAGING_BYTES=auto. Slabs are three times that; those of 8 ranks fit in the 64 MiB of /dev/shm that a
+ * container has by default, and in 64 MiB of a GPU. */
+#define HOST_STAGING (UINT64_C(2) << 20)
+#define CUDA_STAGING (UINT64_C(8) << 20)
+
 static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct peer_comm *alive; /* all communicators of this process */
 
@@ -176,6 +181,11 @@ static int open_device(struct peer_comm *comm)
     if (status != PEER_SUCCESS)
         return status;
     sharers = (uint32_t)peer_topology_sharers(comm->ids, comm->size);
+    comm->link = comm->device.ops == &peer_device_host ? PEER_LINK_HOST
+                 : (int)sharers == comm->size          ? PEER_LINK_LOCAL
+                                                       : PEER_LINK_WIRE;
+    if (comm->config.staging_bytes == 0)
+        comm->config.staging_bytes = comm->link == PEER_LINK_HOST ? HOST_STAGING : CUDA_STAGING;
     comm->max_blocks = PEER_MAX_BLOCKS;
     for (int r = 0; r < comm->size; r++)
         if (comm->ids[r].max_blocks / sharers < comm->max_blocks)
@@ -237,7 +247,7 @@ static void say_what_came_of_it(const struct peer_comm *comm)
              comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
              comm->device.ops->name, peer_comm_transport(comm),
              comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_blocks,
-             comm->ipc.ok ? peer_slab_bytes(comm->config.staging_bytes) : (size_t)0);
+             comm->ipc.ok ? (size_t)PEER_SLAB_BYTES(comm->config.staging_bytes) : (size_t)0);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */

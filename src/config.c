@@ -83,7 +83,7 @@ static const struct row rows[] = {
      "blocks of a peer kernel; auto: by size and ranks"},
     {"PEER_THREADS", "auto", AUTO, NUMBER(threads, 32, PEER_MAX_THREADS, 32),
      "threads of a block; auto: by size and ranks"},
-    {"PEER_STAGING_BYTES", "1M", UNITS, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
+    {"PEER_STAGING_BYTES", "auto", UNITS | AUTO, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
      "staging on each rank; each protocol has two such halves"},
     {"PEER_TIMEOUT_MS", "30000", PER_RANK, NUMBER(timeout_ms, 1, 86400000, 1),
      "longest wait for another rank, in milliseconds"},

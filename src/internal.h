@@ -52,13 +52,13 @@ enum peer_transport_choice {
 #define PEER_CHOICE_AUTO UINT32_MAX
 
 struct peer_config {
-    uint32_t device;    /* enum peer_device_choice */
-    uint32_t transport; /* enum peer_transport_choice */
-    uint32_t algorithm; /* enum peer_algorithm, or PEER_CHOICE_AUTO */
-    uint32_t protocol;  /* enum peer_protocol, or PEER_CHOICE_AUTO */
-    uint32_t blocks;    /* 0: auto */
-    uint32_t threads;   /* 0: auto */
-    uint64_t staging_bytes;
+    uint32_t device;        /* enum peer_device_choice */
+    uint32_t transport;     /* enum peer_transport_choice */
+    uint32_t algorithm;     /* enum peer_algorithm, or PEER_CHOICE_AUTO */
+    uint32_t protocol;      /* enum peer_protocol, or PEER_CHOICE_AUTO */
+    uint32_t blocks;        /* 0: auto */
+    uint32_t threads;       /* 0: auto */
+    uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
     char nccl[256]; /* "auto", "off" or a path */
     uint32_t log;   /* enum peer_log_level */
@@ -86,12 +86,15 @@ void peer_config_print(FILE *to, const struct peer_config *config);
 
 enum peer_path { PEER_PATH_SELF, PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI };
 
+/* What joins the ranks: the CPU's caches, the memory of the one GPU that they share, or PCIe. */
+enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE };
+
 /* What selection knows. Pure: equal on all ranks for the same call. */
 struct peer_query {
     enum peer_collective collective;
     uint64_t nbytes; /* of the message, per rank */
     uint32_t nranks;
-    bool cuda;           /* device: cuda, or host */
+    enum peer_link link;
     bool peer_ok;        /* the peer path passed its probe */
     bool line_ok;        /* 128-bit lines don't tear */
     bool nccl_ok;        /* there is an NCCL communicator, and it knows the datatype and operation */
@@ -259,8 +262,9 @@ struct peer_comm {
     struct peer_ipc ipc;
     struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
     char nccl_reason[256];
-    char *staging;          /* of the MPI fallback, made at its first call */
-    uint32_t max_blocks;    /* that are resident at once on every rank */
+    char *staging;       /* of the MPI fallback, made at its first call */
+    uint32_t max_blocks; /* that are resident at once on every rank */
+    enum peer_link link;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
     unsigned forks;         /* of the process, when the communicator was made */
     struct peer_comm *next; /* of the list of those alive */

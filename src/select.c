@@ -4,10 +4,10 @@
 
 #include "peercoll.h"
 
-/* The first row serves whose device and collective are the query's, whose rank range holds its ranks and whose
+/* The first row serves whose link and collective are the query's, whose rank range holds its ranks and whose
  * max_bytes is no less than its message. */
 struct row {
-    bool cuda;
+    enum peer_link link;
     enum peer_collective collective;
     uint32_t min_ranks, max_ranks;
     uint64_t max_bytes;
@@ -20,27 +20,43 @@ struct row {
 #define ANY_BYTES UINT64_MAX
 #define KIB       UINT64_C(1024)
 
+#define HOST  PEER_LINK_HOST
+#define LOCAL PEER_LINK_LOCAL
+#define WIRE  PEER_LINK_WIRE
+
 static const struct row rows[] = {
-    /* measured on two cores, see docs/results */
-    {false, PEER_COLL_ALLREDUCE, 2, 16, 256, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 1, 1},
-    {false, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    {false, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    {false, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
-    {false, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    /* measured on one H200 shared by the ranks, see docs/results */
-    {true, PEER_COLL_ALLREDUCE, 2, 2, 512 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {true, PEER_COLL_ALLREDUCE, 3, 4, 128 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {true, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {true, PEER_COLL_ALLREDUCE, 3, 16, 512 * KIB, PEER_ALGO_TWOSHOT, PEER_PROTO_LINE, 16, 256},
-    {true, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 16, 512},
-    {true, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
+    /* Two and more ranks on two cores, see docs/results. */
+    {HOST, PEER_COLL_ALLREDUCE, 2, 16, 256, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 1, 1},
+    {HOST, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    {HOST, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    {HOST, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
+    {HOST, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    /* Ranks that share one GPU: its memory is the wire. Measured on an H200, see docs/results. */
+    {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 128},
+    {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 64, 256},
+    {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 1024 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 64, 512},
+    {LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 96 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
+    {LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 640 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
+    {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
+    {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 256 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 16, 512},
+    {LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 64, 512},
+    {LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
+    /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
+     * fence of some 2 us, oneshot moves n/2 times the bytes of twoshot, which costs one more latency of 1 us;
+     * 50 GB/s for two ranks, half of that for more, which then share links. */
+    {WIRE, PEER_COLL_ALLREDUCE, 2, 2, 256 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 64, 256},
+    {WIRE, PEER_COLL_ALLREDUCE, 3, 4, 32 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
+    {WIRE, PEER_COLL_ALLREDUCE, 5, 16, 8 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
+    {WIRE, PEER_COLL_ALLREDUCE, 3, 16, 256 * KIB, PEER_ALGO_TWOSHOT, PEER_PROTO_LINE, 32, 256},
+    {WIRE, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 32, 512},
+    {WIRE, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
 
-static const char *const algorithm_names[] = {
 #define NAME(name, text) text,
-    PEER_ALGORITHMS(NAME)};
+static const char *const link_names[] = {"host", "local", "wire"};
+static const char *const algorithm_names[] = {PEER_ALGORITHMS(NAME)};
 static const char *const protocol_names[] = {PEER_PROTOCOLS(NAME)};
 static const char *const collective_names[] = {PEER_COLLECTIVES(NAME)};
 #undef NAME
@@ -49,7 +65,7 @@ static const struct row *row_of(const struct peer_query *query)
 {
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *row = &rows[i];
-        if (row->cuda == query->cuda && row->collective == query->collective &&
+        if (row->link == query->link && row->collective == query->collective &&
             row->min_ranks <= query->nranks && query->nranks <= row->max_ranks &&
             query->nbytes <= row->max_bytes)
             return row;
@@ -86,7 +102,7 @@ struct peer_plan peer_select(const struct peer_query *query)
     plan.protocol = query->protocol != PEER_CHOICE_AUTO ? query->protocol : row->protocol;
     if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
         plan.protocol = PEER_PROTO_LL;
-    plan.threads = query->threads != 0 && query->cuda ? query->threads : row->threads;
+    plan.threads = query->threads != 0 && query->link != PEER_LINK_HOST ? query->threads : row->threads;
     plan.blocks = query->blocks != 0 ? query->blocks : busy_blocks(query, &plan, row->blocks);
     plan.blocks = at_most(plan.blocks, query->max_blocks);
     return plan;
@@ -109,8 +125,8 @@ void peer_plan_text(const struct peer_plan *plan, const char *transport, char *t
 
 void peer_select_print(FILE *to)
 {
-    fprintf(to, "%-6s %-12s %-7s %-12s %-15s %s\n", "device", "collective", "ranks", "up to bytes",
-            "algorithm", "blocks x threads, at most");
+    fprintf(to, "%-6s %-12s %-7s %-12s %-15s %s\n", "link", "collective", "ranks", "up to bytes", "algorithm",
+            "blocks x threads, at most");
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *row = &rows[i];
         char ranks[16], bytes[24], algorithm[32];
@@ -119,7 +135,7 @@ void peer_select_print(FILE *to)
                  (unsigned long long)row->max_bytes);
         snprintf(algorithm, sizeof algorithm, "%s.%s", algorithm_names[row->algorithm],
                  protocol_names[row->protocol]);
-        fprintf(to, "%-6s %-12s %-7s %-12s %-15s %ux%u\n", row->cuda ? "cuda" : "host",
+        fprintf(to, "%-6s %-12s %-7s %-12s %-15s %ux%u\n", link_names[row->link],
                 collective_names[row->collective], ranks, bytes, algorithm, row->blocks, row->threads);
     }
 }

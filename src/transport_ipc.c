@@ -17,7 +17,7 @@ struct offer {
 
 static size_t slab_bytes(const struct peer_comm *comm)
 {
-    return peer_slab_bytes(comm->config.staging_bytes);
+    return PEER_SLAB_BYTES(comm->config.staging_bytes);
 }
 
 /* This rank's slab, state and (rank 0) the control segment, and the handles to them. */
@@ -163,7 +163,7 @@ void peer_ipc_call(const struct peer_comm *comm, struct peer_call *call)
     call->rank = (uint32_t)comm->rank;
     call->nranks = (uint32_t)comm->size;
     call->spin = comm->spin;
-    call->half_bytes = comm->config.staging_bytes;
+    call->staging = comm->config.staging_bytes;
     call->timeout_ns = comm->config.timeout_ms * 1000000;
     call->state = ipc->state;
     call->control = ipc->control_there;
