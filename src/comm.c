@@ -82,11 +82,13 @@ int peer_vote(struct peer_bootstrap *boot, int status)
 
 static int read_settings(struct peer_comm *comm, MPI_Info info)
 {
+    static pthread_once_t warn_once = PTHREAD_ONCE_INIT;
     struct peer_config_source source = {peer_bootstrap_info_get, &info};
     int status = peer_config_load(&comm->config, info != MPI_INFO_NULL ? &source : NULL);
     if (status == PEER_SUCCESS) {
         peer_log_open(comm->config.log, comm->config.log_file, comm->rank);
-        peer_config_warn_unknown();
+        if (comm->rank == 0)
+            pthread_once(&warn_once, peer_config_warn_unknown);
     }
     return peer_vote(comm->boot, status);
 }

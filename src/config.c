@@ -52,14 +52,6 @@ static const char *const transport_words[] = {[PEER_TRANSPORT_AUTO] = "auto",
                                               [PEER_TRANSPORT_MPI] = "mpi",
                                               NULL};
 
-static const char *const log_words[] = {[PEER_LOG_OFF] = "off",
-                                        [PEER_LOG_ERROR] = "error",
-                                        [PEER_LOG_WARN] = "warn",
-                                        [PEER_LOG_INFO] = "info",
-                                        [PEER_LOG_DEBUG] = "debug",
-                                        [PEER_LOG_TRACE] = "trace",
-                                        NULL};
-
 #define NAME_TEXT(name, text) [name] = text,
 static const char *const algorithm_words[] = {PEER_ALGORITHMS(NAME_TEXT) NULL};
 static const char *const protocol_words[] = {PEER_PROTOCOLS(NAME_TEXT) NULL};
@@ -89,7 +81,7 @@ static const struct row rows[] = {
      "longest wait for another rank, in milliseconds"},
     {"PEER_NCCL", "auto", PER_RANK, TEXT(nccl, "auto|off|path of the library"),
      "the NCCL that serves what the peer kernels don't; auto: the system's, if there is one"},
-    {"PEER_LOG", "warn", PER_RANK, WORD(log, log_words), "how much is logged"},
+    {"PEER_LOG", "warn", PER_RANK, WORD(log, peer_log_words), "how much is logged"},
     {"PEER_LOG_FILE", "", PER_RANK, TEXT(log_file, "path of a file"),
      "where the log goes; %r in it is the rank; empty: stderr"},
     {"PEER_EPOCH_START", "1", 0, NUMBER(epoch_start, 0, UINT32_MAX, 1),

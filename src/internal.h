@@ -34,6 +34,8 @@ enum peer_log_level {
     PEER_LOG_TRACE
 };
 
+/* The levels as the setting spells them, ended by NULL. */
+extern const char *const peer_log_words[];
 /* Where and how much; file "" is stderr, %r in it the rank. Last caller wins: the log is the process's. */
 void peer_log_open(enum peer_log_level level, const char *file, int rank);
 void peer_log(enum peer_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -20,9 +20,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int log_fd = STDERR_FILENO;
 static char log_who[16] = "?"; /* the rank, once it is known */
 
-static const char *const level_names[] = {
-    [PEER_LOG_ERROR] = "error", [PEER_LOG_WARN] = "warn",   [PEER_LOG_INFO] = "info",
-    [PEER_LOG_DEBUG] = "debug", [PEER_LOG_TRACE] = "trace",
+const char *const peer_log_words[] = {
+    [PEER_LOG_OFF] = "off",
+    [PEER_LOG_ERROR] = "error",
+    [PEER_LOG_WARN] = "warn",
+    [PEER_LOG_INFO] = "info",
+    [PEER_LOG_DEBUG] = "debug",
+    [PEER_LOG_TRACE] = "trace",
+    NULL,
 };
 
 /* Opens the file that the pattern names for this rank: its descriptor, or -1 with errno. */
@@ -86,7 +91,7 @@ void peer_log(enum peer_log_level level, const char *format, ...)
         return;
 
     pthread_mutex_lock(&lock);
-    length = (size_t)snprintf(line, sizeof line, "peercoll[%s] %s: ", log_who, level_names[level]);
+    length = (size_t)snprintf(line, sizeof line, "peercoll[%s] %s: ", log_who, peer_log_words[level]);
     va_start(args, format);
     vsnprintf(line + length, sizeof line - length, format, args);
     va_end(args);
