@@ -7,21 +7,21 @@
  *   1 scatter  a rank writes its packs of part r to rank r (region 0), for every r
  *   2 reduce   it adds up its own part, writes the result out and to every peer (region 1)
  *   3 gather   it reads the other parts' results and writes them out
- * Under `line` and `ll` each 16-byte line carries its tag, and a thread handles the packs with its own number,
- * modulo the threads of the grid, in every step: so a thread meets only the threads of its own number at the
- * peers. Under `flag` a block handles one run of packs of every part, and after 1, and after 2 of twoshot, it
- * signals every peer (phase 0, and phase 1), which waits before it reads: so a block meets only the blocks of
- * its own number. Below, "party" is a thread or a block in this sense.
+ * A block handles one run of packs of every part, the same in every step, and so meets only the blocks of its own
+ * number at the peers. Under `line` and `ll` each 16-byte line carries its tag. Under `flag` a block signals every
+ * peer after 1 (phase 0), and after 2 of twoshot (phase 1), and waits for every peer's signal before it reads.
  *
- * Pieces overlap: step 1 of piece p+1 comes before step 2 of piece p, and in twoshot that before step 3 of p-1.
+ * Pieces overlap: step 1 of piece p+1 comes before step 2 of piece p, and in twoshot that before step 3 of p-1. All
+ * threads of a block have ended a step before one begins the next (where there is but one piece they need not).
  *
- * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h).
- *   oneshot    Party A writes piece p+4 after its reduce of p+2, so after it saw what party B sent for p+2, which B
- *              sent after its own reduce of p. So B no longer reads p.
+ * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h); A and B are blocks
+ * of the same number on two ranks.
+ *   oneshot    A writes piece p+4 after its reduce of p+2, so after it saw what B sent for p+2, which B sent after
+ *              its own reduce of p. So B no longer reads p.
  *   twoshot    region 0 of B: A scatters p+4 after its gather of p+1, so after B's reduce of p+1, which came
  *              after B's reduce of p. Region 1 of A: B reduces p+4 after it saw what A scattered for p+4, and
  *              A did that after its gather of p+1, which came after its gather of p.
- * In both, a party that has packs in a piece has packs in all pieces before it, since only the last is smaller. */
+ * In both, a block that has packs in a piece has packs in all pieces before it, since only the last is smaller. */
 #ifndef PEER_KERNELS_ALLREDUCE_H
 #define PEER_KERNELS_ALLREDUCE_H
 
@@ -46,7 +46,7 @@ PEER_FN Part part_of(const peer_call &c, uint32_t p, uint32_t r)
 
 /* ---- line and ll ---------------------------------------------------------------------------------------- */
 
-template <class T, class Op, class Format>
+template <class T, class Op, class Format, bool WHOLE>
 struct Lines {
     static constexpr uint32_t LINES = /* of a pack: the fewest that hold whole elements */
         Format::WORDS * 4 % sizeof(T) == 0   ? 1
@@ -59,27 +59,22 @@ struct Lines {
 
     Block &b;
     Op op;
-    MyPack ahead; /* of this rank: pack first() of the message */
+    MyPack ahead = {}; /* of this rank: this thread's first pack of oneshot */
 
     PEER_FN Lines(Block &block, Op operation) : b(block), op(operation)
     {
     }
 
-    PEER_FN void load_ahead()
-    {
-        ahead = load_own(first());
-    }
-
     PEER_FN MyPack load_own(uint64_t i) const
     {
         const peer_call &c = b.c;
-        return load_pack<T, BYTES>((const T *)c.sendbuf, i, c.count, c.align);
+        return load_pack<T, BYTES, WHOLE>((const T *)c.sendbuf, i, c.count, c.align);
     }
 
     PEER_FN void store_own(uint64_t i, const MyPack &x) const
     {
         const peer_call &c = b.c;
-        store_pack<T, BYTES>((T *)c.recvbuf, i, c.count, c.align, x);
+        store_pack<T, BYTES, WHOLE>((T *)c.recvbuf, i, c.count, c.align, x);
     }
 
     PEER_FN char *packs(uint32_t r, uint32_t p, uint32_t region, uint32_t writer) const
@@ -100,16 +95,15 @@ struct Lines {
             Format::store(line_of(packs, j, k), x.w + k * Format::WORDS, tag);
     }
 
-    /* Waits for pack j of the ranks r0 .. r0+GROUP-1, as far as there are and wanted(r) says so. from(r): where
-     * r's packs lie here. */
-    template <class Wanted, class From>
-    PEER_FN bool pull(uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted, From from, MyPack (&x)[GROUP])
+    /* Waits for pack j of the ranks r0 .. r0+G-1, as far as wanted(r) says so. from(r): where r's packs lie here. */
+    template <uint32_t G, class Wanted, class From>
+    PEER_FN bool pull(uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted, From from, MyPack (&x)[G])
     {
         return wait_until(b, [&] {
-            Line line[GROUP][LINES];
+            Line line[G][LINES];
             uint32_t missing = 0;
             PEER_UNROLL
-            for (uint32_t i = 0; i < GROUP; i++) {
+            for (uint32_t i = 0; i < G; i++) {
                 if (!wanted(r0 + i))
                     continue;
                 PEER_UNROLL
@@ -117,7 +111,7 @@ struct Lines {
                     line[i][k] = Format::load(line_of(from(r0 + i), j, k));
             }
             PEER_UNROLL
-            for (uint32_t i = 0; i < GROUP; i++) {
+            for (uint32_t i = 0; i < G; i++) {
                 if (!wanted(r0 + i))
                     continue;
                 PEER_UNROLL
@@ -131,20 +125,20 @@ struct Lines {
         });
     }
 
-    /* Pack j combined over all ranks, this rank's being `own`. from(r): where r's packs lie here. */
-    template <class From>
-    PEER_FN bool reduce(const MyPack &own, uint32_t j, uint32_t tag, From from, MyPack &result)
+    /* Pack j combined over all ranks, this rank's being `own`; the peers' lie in region 0. */
+    PEER_FN bool reduce(const MyPack &own, uint32_t p, uint32_t j, MyPack &result)
     {
         const peer_call &c = b.c;
         MyAccumulator acc;
         auto wanted = [&](uint32_t r) { return r < c.nranks && r != c.rank; };
+        auto from = [&](uint32_t r) { return packs(c.rank, p, 0, r); };
         uint32_t r0 = 0;
         do {
             MyPack x[GROUP];
             PEER_UNROLL
             for (uint32_t i = 0; i < GROUP; i++)
                 x[i] = own; /* where it stays, or until the peer's is here */
-            if (!pull(r0, j, tag, wanted, from, x))
+            if (!pull(r0, j, b.epoch + p, wanted, from, x))
                 return false;
             acc.combine(x, r0, c.nranks, op);
             r0 += GROUP;
@@ -153,22 +147,52 @@ struct Lines {
         return true;
     }
 
-    PEER_FN uint32_t first() const
+    /* This thread's share of its block's run of a part: packs begin(), begin() + nthreads, ... below end(part). */
+    PEER_FN uint32_t begin() const
     {
-        return b.at.block * b.at.nthreads + b.at.thread;
+        return b.at.block * b.c.block_packs + b.at.thread;
     }
 
-    PEER_FN uint32_t step() const
+    PEER_FN uint32_t end(const Part &part) const
     {
-        return b.at.nblocks * b.at.nthreads;
+        uint32_t end = (b.at.block + 1) * b.c.block_packs;
+        return end < part.count ? end : part.count;
+    }
+
+    /* body(r, j) for this thread's share of the block's runs of all peers' parts, as one loop: so that it takes as
+     * many threads as there are packs. Ends at the first body that returns false, with false. */
+    template <class Body>
+    PEER_FN bool over_peers(uint32_t p, Body body)
+    {
+        const peer_call &c = b.c;
+        uint64_t here = c.npacks - p * c.piece_packs; /* packs in this piece and after */
+        for (uint32_t f = b.at.thread; f < (c.nranks - 1) * c.block_packs; f += b.at.nthreads) {
+            uint32_t r = peer_at(c, 1 + f / c.block_packs);
+            uint32_t j = b.at.block * c.block_packs + f % c.block_packs;
+            if (j < c.stride && (uint64_t)r * c.stride + j < here && !body(r, j))
+                return false;
+        }
+        return true;
+    }
+
+    PEER_FN void load_ahead()
+    {
+        Part part = part_of(b.c, 0, 0);
+        if (begin() < end(part))
+            ahead = load_own(begin());
+    }
+
+    PEER_FN MyPack load_own_of(const Part &part, uint32_t p, uint32_t j) const
+    {
+        return p == 0 && j == begin() ? ahead : load_own(part.first + j);
     }
 
     PEER_FN void oneshot_send(uint32_t p)
     {
         const peer_call &c = b.c;
         Part part = part_of(c, p, 0);
-        for (uint32_t j = first(); j < part.count; j += step()) {
-            MyPack x = part.first + j == first() ? ahead : load_own(part.first + j);
+        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
+            MyPack x = load_own_of(part, p, j);
             for (uint32_t i = 1; i < c.nranks; i++)
                 push(packs(peer_at(c, i), p, 0, c.rank), j, x, b.epoch + p);
         }
@@ -177,48 +201,30 @@ struct Lines {
     PEER_FN bool oneshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        auto from = [&](uint32_t r) { return packs(b.c.rank, p, 0, r); };
-        for (uint32_t j = first(); j < part.count; j += step()) {
-            MyPack own = part.first + j == first() ? ahead : load_own(part.first + j);
+        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
             MyPack result;
-            if (!reduce(own, j, b.epoch + p, from, result))
+            if (!reduce(load_own_of(part, p, j), p, j, result))
                 return false;
             store_own(part.first + j, result);
         }
         return true;
     }
 
-    /* Loads for several peers before it stores for the first: a load between stores would wait for its turn. */
     PEER_FN void scatter(uint32_t p)
     {
-        const peer_call &c = b.c;
-        uint64_t here = c.npacks - p * c.piece_packs; /* packs in this piece and after */
-        auto has = [&](uint32_t i, uint32_t j) {
-            return i < c.nranks && (uint64_t)peer_at(c, i) * c.stride + j < here;
-        };
-        for (uint32_t j = first(); j < c.stride; j += step()) {
-            for (uint32_t i0 = 1; i0 < c.nranks; i0 += GROUP) {
-                MyPack x[GROUP] = {};
-                PEER_UNROLL
-                for (uint32_t i = 0; i < GROUP; i++)
-                    if (has(i0 + i, j))
-                        x[i] = load_own(part_of(c, p, peer_at(c, i0 + i)).first + j);
-                PEER_UNROLL
-                for (uint32_t i = 0; i < GROUP; i++)
-                    if (has(i0 + i, j))
-                        push(packs(peer_at(c, i0 + i), p, 0, c.rank), j, x[i], b.epoch + p);
-            }
-        }
+        over_peers(p, [&](uint32_t r, uint32_t j) {
+            push(packs(r, p, 0, b.c.rank), j, load_own(part_of(b.c, p, r).first + j), b.epoch + p);
+            return true;
+        });
     }
 
     PEER_FN bool twoshot_reduce(uint32_t p)
     {
         const peer_call &c = b.c;
         Part part = part_of(c, p, c.rank);
-        auto from = [&](uint32_t r) { return packs(c.rank, p, 0, r); };
-        for (uint32_t j = first(); j < part.count; j += step()) {
+        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
             MyPack result;
-            if (!reduce(load_own(part.first + j), j, b.epoch + p, from, result))
+            if (!reduce(load_own(part.first + j), p, j, result))
                 return false;
             for (uint32_t i = 1; i < c.nranks; i++)
                 push(packs(peer_at(c, i), p, 1, c.rank), j, result, b.epoch + p);
@@ -229,30 +235,21 @@ struct Lines {
 
     PEER_FN bool gather(uint32_t p)
     {
-        const peer_call &c = b.c;
-        uint64_t here = c.npacks - p * c.piece_packs; /* packs in this piece and after */
-        auto from = [&](uint32_t r) { return packs(c.rank, p, 1, r); };
-        for (uint32_t j = first(); j < c.stride; j += step()) {
-            auto wanted = [&](uint32_t r) {
-                return r < c.nranks && r != c.rank && (uint64_t)r * c.stride + j < here;
-            };
-            for (uint32_t r0 = 0; r0 < c.nranks; r0 += GROUP) {
-                MyPack x[GROUP];
-                if (!pull(r0, j, b.epoch + p, wanted, from, x))
-                    return false;
-                PEER_UNROLL
-                for (uint32_t i = 0; i < GROUP; i++)
-                    if (wanted(r0 + i))
-                        store_own(part_of(c, p, r0 + i).first + j, x[i]);
-            }
-        }
-        return true;
+        return over_peers(p, [&](uint32_t r, uint32_t j) {
+            MyPack x[1];
+            auto from = [&](uint32_t writer) { return packs(b.c.rank, p, 1, writer); };
+            bool ok = pull(
+                r, j, b.epoch + p, [](uint32_t) { return true; }, from, x);
+            if (ok)
+                store_own(part_of(b.c, p, r).first + j, x[0]);
+            return ok;
+        });
     }
 };
 
 /* ---- flag ----------------------------------------------------------------------------------------------- */
 
-template <class T, class Op>
+template <class T, class Op, bool WHOLE>
 struct Flags {
     static constexpr uint32_t BYTES = PEER_VECTOR;
     using MyPack = Pack<T, BYTES>;
@@ -272,13 +269,13 @@ struct Flags {
     PEER_FN MyPack load_own(uint64_t i) const
     {
         const peer_call &c = b.c;
-        return load_pack<T, BYTES>((const T *)c.sendbuf, i, c.count, c.align);
+        return load_pack<T, BYTES, WHOLE>((const T *)c.sendbuf, i, c.count, c.align);
     }
 
     PEER_FN void store_own(uint64_t i, const MyPack &x) const
     {
         const peer_call &c = b.c;
-        store_pack<T, BYTES>((T *)c.recvbuf, i, c.count, c.align, x);
+        store_pack<T, BYTES, WHOLE>((T *)c.recvbuf, i, c.count, c.align, x);
     }
 
     PEER_FN char *packs(uint32_t r, uint32_t p, uint32_t region, uint32_t writer) const
@@ -400,6 +397,12 @@ struct Flags {
 
 /* ---- The order of steps --------------------------------------------------------------------------------- */
 
+/* A step's verdict for the whole block, when more steps follow. */
+PEER_FN bool step_ended(const Block &b, bool ok)
+{
+    return b.c.npieces == 1 ? ok : block_all(ok);
+}
+
 template <class Steps>
 PEER_FN void oneshot(Block &b, Steps &s)
 {
@@ -411,7 +414,7 @@ PEER_FN void oneshot(Block &b, Steps &s)
     for (uint32_t p = 0; p < b.c.npieces; p++) {
         if (p + 1 < b.c.npieces)
             s.oneshot_send(p + 1);
-        if (!s.oneshot_reduce(p))
+        if (!step_ended(b, s.oneshot_reduce(p)))
             return;
     }
 }
@@ -426,39 +429,54 @@ PEER_FN void twoshot(Block &b, Steps &s)
     for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
         if (t < b.c.npieces)
             s.scatter(t);
-        if (t <= b.c.npieces && !s.twoshot_reduce(t - 1))
+        if (t <= b.c.npieces && !step_ended(b, s.twoshot_reduce(t - 1)))
             return;
-        if (t >= 2 && !s.gather(t - 2))
+        if (t >= 2 && !step_ended(b, s.gather(t - 2)))
             return;
     }
 }
 
 /* How data travel under a protocol. */
-template <class T, class Op, uint32_t PROTOCOL>
+template <class T, class Op, uint32_t PROTOCOL, bool WHOLE>
 struct StepsOf {
-    using Type = Flags<T, Op>;
+    using Type = Flags<T, Op, WHOLE>;
 };
 
-template <class T, class Op>
-struct StepsOf<T, Op, PEER_PROTO_LINE> {
-    using Type = Lines<T, Op, LineFormat>;
+template <class T, class Op, bool WHOLE>
+struct StepsOf<T, Op, PEER_PROTO_LINE, WHOLE> {
+    using Type = Lines<T, Op, LineFormat, WHOLE>;
 };
 
-template <class T, class Op>
-struct StepsOf<T, Op, PEER_PROTO_LL> {
-    using Type = Lines<T, Op, LlFormat>;
+template <class T, class Op, bool WHOLE>
+struct StepsOf<T, Op, PEER_PROTO_LL, WHOLE> {
+    using Type = Lines<T, Op, LlFormat, WHOLE>;
 };
 
-/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler. */
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
-PEER_FN void allreduce(Block &b, Op op)
+template <uint32_t ALGORITHM, class Steps>
+PEER_FN void run(Block &b, Steps steps)
 {
-    look(b);
-    typename StepsOf<T, Op, PROTOCOL>::Type steps(b, op);
     if constexpr (ALGORITHM == PEER_ALGO_ONESHOT)
         oneshot(b, steps);
     else
         twoshot(b, steps);
+}
+
+/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler. Operations that
+ * are worth it have code of their own for buffers of whole packs. */
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
+PEER_FN void allreduce(Block &b, Op op)
+{
+    using Whole = typename StepsOf<T, Op, PROTOCOL, true>::Type;
+    using Ragged = typename StepsOf<T, Op, PROTOCOL, false>::Type;
+    constexpr uint32_t N = Whole::BYTES / sizeof(T);
+    look(b);
+    if constexpr (Op::HOT) {
+        if (b.c.align >= ChunkOf<Whole::BYTES>::VALUE && b.c.npacks * N == b.c.count) {
+            run<ALGORITHM>(b, Whole(b, op));
+            return;
+        }
+    }
+    run<ALGORITHM>(b, Ragged(b, op));
 }
 
 } // namespace

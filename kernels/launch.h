@@ -186,7 +186,9 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
 
 /* ---- Launchers ------------------------------------------------------------------------------------------ */
 
-/* The probe of one communicator's peer memory, see kernels/probe.h. */
+/* The probe of one communicator's peer memory, see kernels/probe.h. Its first round has this tag. */
+#define PEER_PROBE_EPOCH 1
+
 struct peer_probe_result {
     uint32_t unseen; /* bit r: a flag of rank r was never seen */
     uint32_t wrong;  /* bit r: data of rank r behind its flag were wrong */

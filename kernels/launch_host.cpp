@@ -33,7 +33,7 @@ void launch(const peer_call *call)
 
 void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result)
 {
-    Block b = {*call, place(*call, 0), 1, 0, 0, 0, 0};
+    Block b = {*call, place(*call, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0};
     probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
         *result = {unseen, wrong, torn};
     });
@@ -47,10 +47,10 @@ void reduce(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t 
         constexpr uint32_t N = PEER_VECTOR / sizeof(T);
         for (uint64_t i = 0; i * N < count; i++) {
             Accumulator<T, PEER_VECTOR, decltype(operation)> acc;
-            acc.start(load_pack<T, PEER_VECTOR>((const T *)parts[0], i, count, 1));
+            acc.start(load_pack<T, PEER_VECTOR, false>((const T *)parts[0], i, count, 1));
             for (uint32_t r = 1; r < nparts; r++)
-                acc.add(load_pack<T, PEER_VECTOR>((const T *)parts[r], i, count, 1), operation);
-            store_pack<T, PEER_VECTOR>((T *)recv, i, count, 1, acc.result());
+                acc.add(load_pack<T, PEER_VECTOR, false>((const T *)parts[r], i, count, 1), operation);
+            store_pack<T, PEER_VECTOR, false>((T *)recv, i, count, 1, acc.result());
         }
     });
 }

@@ -152,6 +152,7 @@ PEER_FN bool less(uint64_t a, uint64_t b)
 /* Operations. a is the accumulator of the ranks so far, b the next rank's element. Where a and b compare equal
  * (+0 and -0) MIN and MAX keep a; a NaN on either side is the result. */
 struct Sum {
+    static constexpr bool HOT = true;
     uint32_t op; /* PEER_SUM */
 
     template <class A>
@@ -162,6 +163,7 @@ struct Sum {
 };
 
 struct AnyOp {
+    static constexpr bool HOT = false;
     uint32_t op; /* PEER_Op */
 
     template <class A>
@@ -248,16 +250,17 @@ struct Accumulator {
     }
 };
 
-/* Pack i of a user's buffer of `count` elements. Elements past the end load as zeros and are not stored. The
- * buffer is aligned to `align` bytes, at least an element. */
-template <class T, uint32_t BYTES>
+/* Pack i of a user's buffer of `count` elements, which is aligned to `align` bytes, at least an element. Elements
+ * past the end load as zeros and are not stored. WHOLE: the caller knows that the buffer has no last pack that is
+ * only part full, and is aligned to the pack's chunk; then the code for the rest, which is large, is not there. */
+template <class T, uint32_t BYTES, bool WHOLE>
 PEER_FN Pack<T, BYTES> load_pack(const T *from, uint64_t i, uint64_t count, uint32_t align)
 {
     constexpr uint32_t N = BYTES / sizeof(T);
     constexpr uint32_t CHUNK = ChunkOf<BYTES>::VALUE;
     Pack<T, BYTES> x;
     uint64_t first = i * N;
-    if (first + N <= count && align >= CHUNK) {
+    if (WHOLE || (first + N <= count && align >= CHUNK)) {
         load_chunks<BYTES, CHUNK>(x.w, from + first);
         return x;
     }
@@ -270,13 +273,13 @@ PEER_FN Pack<T, BYTES> load_pack(const T *from, uint64_t i, uint64_t count, uint
     return x;
 }
 
-template <class T, uint32_t BYTES>
+template <class T, uint32_t BYTES, bool WHOLE>
 PEER_FN void store_pack(T *to, uint64_t i, uint64_t count, uint32_t align, const Pack<T, BYTES> &x)
 {
     constexpr uint32_t N = BYTES / sizeof(T);
     constexpr uint32_t CHUNK = ChunkOf<BYTES>::VALUE;
     uint64_t first = i * N;
-    if (first + N <= count && align >= CHUNK) {
+    if (WHOLE || (first + N <= count && align >= CHUNK)) {
         store_chunks<BYTES, CHUNK>(to + first, x.w);
         return;
     }

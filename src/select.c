@@ -38,7 +38,7 @@ static const struct row rows[] = {
     {LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 96 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
     {LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 640 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
     {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 256 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 16, 512},
+    {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, PEER_ALGO_TWOSHOT, PEER_PROTO_LINE, 16, 512},
     {LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 64, 512},
     {LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
     /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
@@ -76,8 +76,7 @@ static const struct row *row_of(const struct peer_query *query)
 /* Blocks that have something to do: every thread at least one pack of 12 bytes. */
 static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
 {
-    uint64_t part = plan->algorithm == PEER_ALGO_TWOSHOT ? query->nbytes / query->nranks : query->nbytes;
-    uint64_t blocks = part / (12 * plan->threads) + 1;
+    uint64_t blocks = query->nbytes / (12 * plan->threads) + 1;
     return blocks < most ? (uint32_t)blocks : most;
 }
 

@@ -58,13 +58,13 @@ static int open_peers(struct peer_comm *comm, const struct offer *offers)
     return status;
 }
 
-/* Slab, state and this rank's record as they are before the first call. Peers must not be writing. */
-static int make_clean(struct peer_comm *comm)
+/* Slab, state and this rank's record as they are before the first call, which has the tag `start`. Peers must not be
+ * writing. */
+static int make_clean(struct peer_comm *comm, uint32_t start)
 {
     struct peer_device *device = &comm->device;
     struct peer_ipc *ipc = &comm->ipc;
     struct peer_state state[PEER_STATES];
-    uint32_t start = comm->config.epoch_start;
     uint32_t sweep = start >> PEER_SWEEP_SHIFT;
     int status;
     for (int i = 0; i < PEER_STATES; i++)
@@ -82,11 +82,11 @@ static int prove(struct peer_comm *comm, char *why, size_t why_bytes)
 {
     struct peer_ipc *ipc = &comm->ipc;
     bool ok = false;
-    int status = peer_vote(comm->boot, make_clean(comm));
+    int status = peer_vote(comm->boot, make_clean(comm, PEER_PROBE_EPOCH));
     if (status == PEER_SUCCESS)
         status = peer_probe(comm, &ok, &ipc->line_ok, why, why_bytes);
     if (status == PEER_SUCCESS)
-        status = peer_vote(comm->boot, make_clean(comm));
+        status = peer_vote(comm->boot, make_clean(comm, comm->config.epoch_start));
     ipc->ok = ok && status == PEER_SUCCESS;
     return status;
 }
