@@ -257,8 +257,15 @@ struct Flags {
 
     Block &b;
     Op op;
+    /* Of the call, so that a CPU's compiler need not suppose that the data's stores change it. */
+    const T *const send;
+    T *const recv;
+    const uint64_t count;
+    const uint32_t align, rank, nranks;
 
-    PEER_FN Flags(Block &block, Op operation) : b(block), op(operation)
+    PEER_FN Flags(Block &block, Op operation)
+        : b(block), op(operation), send((const T *)b.c.sendbuf), recv((T *)b.c.recvbuf), count(b.c.count),
+          align(b.c.align), rank(b.c.rank), nranks(b.c.nranks)
     {
     }
 
@@ -268,14 +275,12 @@ struct Flags {
 
     PEER_FN MyPack load_own(uint64_t i) const
     {
-        const peer_call &c = b.c;
-        return load_pack<T, BYTES, WHOLE>((const T *)c.sendbuf, i, c.count, c.align);
+        return load_pack<T, BYTES, WHOLE>(send, i, count, align);
     }
 
     PEER_FN void store_own(uint64_t i, const MyPack &x) const
     {
-        const peer_call &c = b.c;
-        store_pack<T, BYTES, WHOLE>((T *)c.recvbuf, i, c.count, c.align, x);
+        store_pack<T, BYTES, WHOLE>(recv, i, count, align, x);
     }
 
     PEER_FN char *packs(uint32_t r, uint32_t p, uint32_t region, uint32_t writer) const
@@ -290,11 +295,6 @@ struct Flags {
         return x;
     }
 
-    PEER_FN static void store_staged(char *packs, uint32_t j, const MyPack &x)
-    {
-        store_chunks<BYTES, ChunkOf<BYTES>::VALUE>(packs + (uint64_t)j * BYTES, x.w);
-    }
-
     /* This block's run of a part: packs begin() .. end(part)-1, shared among its threads. */
     PEER_FN uint32_t begin() const
     {
@@ -307,39 +307,61 @@ struct Flags {
         return end < part.count ? end : part.count;
     }
 
+    template <bool STREAM>
+    PEER_FN void copy_run(char *to, const Part &part) const
+    {
+        const uint32_t stop = end(part), step = b.at.nthreads;
+        for (uint32_t j = begin(); j < stop; j += step)
+            Pusher::store<STREAM>(to + (uint64_t)j * BYTES, load_own(part.first + j).w);
+    }
+
     /* Writes this rank's own packs of a part to rank r. */
     PEER_FN void push_own(const Part &part, uint32_t r, uint32_t p) const
     {
-        char *to = packs(r, p, 0, b.c.rank);
-        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads)
-            store_staged(to, j, load_own(part.first + j));
+        char *to = packs(r, p, 0, rank);
+        Pusher pusher(b.c);
+        if (pusher.streaming)
+            copy_run<true>(to, part);
+        else
+            copy_run<false>(to, part);
+        pusher.end(end(part) > begin() ? end(part) - begin() : 0);
     }
 
-    /* Pack j of the part combined over all ranks, the peers' packs being here. */
-    PEER_FN MyPack reduce(const Part &part, uint32_t p, uint32_t j) const
+    /* Pack j of the part combined over all ranks. The peers' packs lie at `staged`, a writer's `apart` from the
+     * next's. */
+    PEER_FN MyPack reduce(const Part &part, uint32_t j, const char *staged, uint64_t apart) const
     {
-        const peer_call &c = b.c;
         MyAccumulator acc;
         uint32_t r0 = 0;
         do {
             MyPack x[TOGETHER];
             PEER_UNROLL
             for (uint32_t i = 0; i < TOGETHER; i++) {
-                if (i > 0 && r0 + i >= c.nranks)
+                if (i > 0 && r0 + i >= nranks)
                     break;
-                x[i] =
-                    r0 + i == c.rank ? load_own(part.first + j) : load_staged(packs(c.rank, p, 0, r0 + i), j);
+                x[i] = r0 + i == rank ? load_own(part.first + j) : load_staged(staged + (r0 + i) * apart, j);
             }
-            acc.combine(x, r0, c.nranks, op);
+            acc.combine(x, r0, nranks, op);
             r0 += TOGETHER;
-        } while (r0 < c.nranks);
+        } while (r0 < nranks);
         return acc.result();
+    }
+
+    /* body(j, pack) for each pack of this block's run of a part, combined over all ranks. */
+    template <class Body>
+    PEER_FN void reduce_run(const Part &part, uint32_t p, Body body) const
+    {
+        const char *staged = packs(rank, p, 0, 0);
+        const uint64_t apart = (uint64_t)b.c.stride * BYTES;
+        const uint32_t stop = end(part), step = b.at.nthreads;
+        for (uint32_t j = begin(); j < stop; j += step)
+            body(j, reduce(part, j, staged, apart));
     }
 
     PEER_FN void oneshot_send(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        for (uint32_t i = 1; i < b.c.nranks; i++)
+        for (uint32_t i = 1; i < nranks; i++)
             push_own(part, peer_at(b.c, i), p);
         signal_peers(b, 0, b.epoch + p);
     }
@@ -349,46 +371,54 @@ struct Flags {
         Part part = part_of(b.c, p, 0);
         if (!wait_peers(b, 0, b.epoch + p))
             return false;
-        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads)
-            store_own(part.first + j, reduce(part, p, j));
+        reduce_run(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
         return true;
     }
 
     PEER_FN void scatter(uint32_t p)
     {
-        for (uint32_t i = 1; i < b.c.nranks; i++) {
+        for (uint32_t i = 1; i < nranks; i++) {
             uint32_t r = peer_at(b.c, i);
             push_own(part_of(b.c, p, r), r, p);
         }
         signal_peers(b, 0, b.epoch + p);
     }
 
+    template <bool STREAM>
+    PEER_FN void reduce_and_push(const Part &part, uint32_t p) const
+    {
+        reduce_run(part, p, [&](uint32_t j, const MyPack &x) {
+            for (uint32_t i = 1; i < nranks; i++)
+                Pusher::store<STREAM>(packs(peer_at(b.c, i), p, 1, rank) + (uint64_t)j * BYTES, x.w);
+            store_own(part.first + j, x);
+        });
+    }
+
     PEER_FN bool twoshot_reduce(uint32_t p)
     {
-        const peer_call &c = b.c;
-        Part part = part_of(c, p, c.rank);
+        Part part = part_of(b.c, p, rank);
         if (!wait_peers(b, 0, b.epoch + p))
             return false;
-        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
-            MyPack result = reduce(part, p, j);
-            for (uint32_t i = 1; i < c.nranks; i++)
-                store_staged(packs(peer_at(c, i), p, 1, c.rank), j, result);
-            store_own(part.first + j, result);
-        }
+        Pusher pusher(b.c);
+        if (pusher.streaming)
+            reduce_and_push<true>(part, p);
+        else
+            reduce_and_push<false>(part, p);
+        pusher.end(0);
         signal_peers(b, 1, b.epoch + p);
         return true;
     }
 
     PEER_FN bool gather(uint32_t p)
     {
-        const peer_call &c = b.c;
         if (!wait_peers(b, 1, b.epoch + p))
             return false;
-        for (uint32_t i = 1; i < c.nranks; i++) {
-            uint32_t r = peer_at(c, i);
-            Part part = part_of(c, p, r);
-            const char *from = packs(c.rank, p, 1, r);
-            for (uint32_t j = begin(); j < end(part); j += b.at.nthreads)
+        for (uint32_t i = 1; i < nranks; i++) {
+            uint32_t r = peer_at(b.c, i);
+            Part part = part_of(b.c, p, r);
+            const char *from = packs(rank, p, 1, r);
+            const uint32_t stop = end(part), step = b.at.nthreads;
+            for (uint32_t j = begin(); j < stop; j += step)
                 store_own(part.first + j, load_staged(from, j));
         }
         return true;

@@ -99,6 +99,12 @@ struct peer_control {
       : (protocol) == PEER_PROTO_LINE ? 2 * (staging)                                                        \
                                       : 2 * (staging) + (staging) / 2))
 
+/* Host device: what this rank has learnt of the way to its peers' caches, see Pusher in kernels/device.h. */
+struct peer_pace {
+    uint32_t streamed; /* pushes that are still to stream */
+    uint32_t far;      /* pushes in a row that found the lines far away */
+};
+
 /* ---- One call ------------------------------------------------------------------------------------------- */
 
 struct peer_call {
@@ -126,15 +132,23 @@ struct peer_call {
     uint64_t npacks;      /* of the whole message, the last one perhaps in part */
     uint64_t piece_packs; /* of every piece but the last */
     uint64_t slot_bytes;  /* piece p lies in slot p % PEER_RING of the half */
+    uint32_t turns;       /* calls of one piece take turns in so many places of the half, */
+    uint64_t turn_bytes;  /* so far apart */
     uint32_t block_packs; /* flag: packs of `stride` that one block moves */
     /* where */
+    uint32_t copies;  /* of the state that the communicator's grids use: its largest grid */
     uint32_t spin;    /* polls before a wait yields the CPU (host device) */
+    uint64_t rotate;  /* bytes of a half that calls of one piece take turns in, or 0 */
     uint64_t staging; /* PEER_STAGING_BYTES */
     uint64_t timeout_ns;
     struct peer_state *state;     /* PEER_STATES of them */
+    struct peer_pace *pace;       /* host device */
     struct peer_control *control; /* as the kernels reach it */
     char *slab[PEER_MAX_PEERS];   /* rank r's slab as mapped here */
 };
+
+/* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way there. */
+#define PEER_ROTATE_ABOVE 8192
 
 /* A pack, and the staging it takes with its tags, in bytes. */
 struct peer_pack {
@@ -182,6 +196,10 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->piece_packs = c->stride * parts;
     c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);
     c->block_packs = (c->stride + c->blocks - 1) / c->blocks;
+    c->turn_bytes = (writers * c->stride * pack.staged + 63) / 64 * 64;
+    c->turns = 1;
+    if (c->npieces == 1 && c->count * element_bytes > PEER_ROTATE_ABOVE)
+        c->turns = (uint32_t)((c->rotate < half_bytes ? c->rotate : half_bytes) / c->turn_bytes);
 }
 
 /* ---- Launchers ------------------------------------------------------------------------------------------ */

@@ -11,7 +11,7 @@ using Kernel = void (*)(const peer_call);
 
 __device__ Block block_of(const peer_call &c)
 {
-    return {c, place(c, 0), 0, 0, 0, 0, 0};
+    return {c, place(c, 0), 0, 0, 0, 0, 0, 0};
 }
 
 template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __gr
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     probe_kernel(const __grid_constant__ peer_call c, uint32_t rounds, peer_probe_result *result)
 {
-    Block b = {c, place(c, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0};
+    Block b = {c, place(c, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0, 0};
     probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
         atomicOr(&result->unseen, unseen);
         atomicOr(&result->wrong, wrong);

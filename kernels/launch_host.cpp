@@ -9,7 +9,7 @@ template <class Body>
 void on_every_block(const peer_call &c, Body body)
 {
     for (uint32_t i = 0; i < c.blocks; i++) {
-        Block b = {c, place(c, i), 0, 0, 0, 0, 0};
+        Block b = {c, place(c, i), 0, 0, 0, 0, 0, 0};
         body(b);
     }
 }
@@ -33,7 +33,7 @@ void launch(const peer_call *call)
 
 void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result)
 {
-    Block b = {*call, place(*call, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0};
+    Block b = {*call, place(*call, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0, 0};
     probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
         *result = {unseen, wrong, torn};
     });

@@ -250,6 +250,53 @@ struct Accumulator {
     }
 };
 
+/* The first `left` elements of a pack, or all: element by element on a GPU, whose accesses must be aligned. */
+#ifdef __CUDACC__
+
+template <class T, uint32_t BYTES>
+PEER_FN Pack<T, BYTES> load_part(const T *from, uint64_t left)
+{
+    constexpr uint32_t N = BYTES / sizeof(T);
+    Pack<T, BYTES> x;
+    T v[N] = {};
+    PEER_UNROLL
+    for (uint32_t k = 0; k < N; k++)
+        if (k < left)
+            v[k] = from[k];
+    x.set(v);
+    return x;
+}
+
+template <class T, uint32_t BYTES>
+PEER_FN void store_part(T *to, uint64_t left, const Pack<T, BYTES> &x)
+{
+    constexpr uint32_t N = BYTES / sizeof(T);
+    T v[N];
+    x.get(v);
+    PEER_UNROLL
+    for (uint32_t k = 0; k < N; k++)
+        if (k < left)
+            to[k] = v[k];
+}
+
+#else
+
+template <class T, uint32_t BYTES>
+PEER_FN Pack<T, BYTES> load_part(const T *from, uint64_t left)
+{
+    Pack<T, BYTES> x = {};
+    memcpy(x.w, from, left * sizeof(T) < BYTES ? left * sizeof(T) : BYTES);
+    return x;
+}
+
+template <class T, uint32_t BYTES>
+PEER_FN void store_part(T *to, uint64_t left, const Pack<T, BYTES> &x)
+{
+    memcpy(to, x.w, left * sizeof(T) < BYTES ? left * sizeof(T) : BYTES);
+}
+
+#endif
+
 /* Pack i of a user's buffer of `count` elements, which is aligned to `align` bytes, at least an element. Elements
  * past the end load as zeros and are not stored. WHOLE: the caller knows that the buffer has no last pack that is
  * only part full, and is aligned to the pack's chunk; then the code for the rest, which is large, is not there. */
@@ -264,13 +311,7 @@ PEER_FN Pack<T, BYTES> load_pack(const T *from, uint64_t i, uint64_t count, uint
         load_chunks<BYTES, CHUNK>(x.w, from + first);
         return x;
     }
-    T v[N] = {};
-    PEER_UNROLL
-    for (uint32_t k = 0; k < N; k++)
-        if (first + k < count)
-            v[k] = from[first + k];
-    x.set(v);
-    return x;
+    return load_part<T, BYTES>(from + first, count - first);
 }
 
 template <class T, uint32_t BYTES, bool WHOLE>
@@ -283,12 +324,7 @@ PEER_FN void store_pack(T *to, uint64_t i, uint64_t count, uint32_t align, const
         store_chunks<BYTES, CHUNK>(to + first, x.w);
         return;
     }
-    T v[N];
-    x.get(v);
-    PEER_UNROLL
-    for (uint32_t k = 0; k < N; k++)
-        if (first + k < count)
-            to[first + k] = v[k];
+    store_part<T, BYTES>(to + first, count - first, x);
 }
 
 } // namespace

@@ -30,6 +30,7 @@ struct Block {
     uint32_t call;
     uint32_t swept;
     uint32_t stopped;
+    uint64_t turn;  /* offset of this call's place in the half */
     uint64_t since; /* when a long wait was first noticed, 0: not yet */
 };
 
@@ -57,7 +58,8 @@ PEER_FN char *packs_at(const Block &b, uint32_t r, uint32_t p, uint32_t region, 
                        uint32_t staged)
 {
     uint64_t before = (uint64_t)(region * b.c.nranks + writer) * b.c.stride;
-    return half_at(b.c, r, b.c.protocol, half_of(b)) + p % PEER_RING * b.c.slot_bytes + before * staged;
+    return half_at(b.c, r, b.c.protocol, half_of(b)) + b.turn + p % PEER_RING * b.c.slot_bytes +
+           before * staged;
 }
 
 /* Peers in rotated order, so that the ranks don't all write to the same one at once; i from 1 to nranks-1. */
@@ -97,6 +99,7 @@ PEER_FN void look(Block &b)
     b.call = s.call;
     b.swept = s.swept;
     b.stopped = b.c.state[PEER_MAX_BLOCKS].stopped;
+    b.turn = b.c.turns > 1 ? (b.call >> 1) % b.c.turns * b.c.turn_bytes : 0;
 }
 
 /* To be called by all threads before anything is sent. */
@@ -116,7 +119,7 @@ PEER_FN bool advance(const Block &b)
     uint32_t swept = (b.swept & ~(0xffffu << shift)) | (b.epoch >> PEER_SWEEP_SHIFT) << shift;
     block_sync(); /* every thread has read the state */
     uint32_t step = b.at.nblocks * b.at.nthreads;
-    for (uint32_t i = b.at.block + b.at.thread * b.at.nblocks; i < PEER_MAX_BLOCKS; i += step)
+    for (uint32_t i = b.at.block + b.at.thread * b.at.nblocks; i < b.c.copies; i += step)
         b.c.state[i] = {b.epoch + b.c.npieces, b.call + 1, swept, 0};
     return !b.stopped;
 }

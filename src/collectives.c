@@ -151,7 +151,7 @@ static int check_one_buffer(struct peer_comm *comm, const char *name, const void
 {
     if (buffer == NULL)
         return peer_error(PEER_ERR_BUFFER, "%s is NULL, but count is not 0", name);
-    if ((uintptr_t)buffer % element != 0)
+    if (((uintptr_t)buffer & (element - 1)) != 0) /* elements are powers of two */
         return peer_error(PEER_ERR_BUFFER, "%s (%p) is not aligned to its element of %zu bytes", name,
                           (void *)(uintptr_t)buffer, element);
     return comm->device.ops->check_buffer(&comm->device, name, buffer);
@@ -160,10 +160,10 @@ static int check_one_buffer(struct peer_comm *comm, const char *name, const void
 /* For a count that is not 0. */
 static int check_buffers(struct peer_comm *comm, const struct request *r)
 {
-    size_t element = peer_datatype_bytes(r->datatype);
+    size_t element = peer_datatype_bytes(r->datatype), bytes;
     uintptr_t send = (uintptr_t)r->sendbuf, recv = (uintptr_t)r->recvbuf;
     int status;
-    if (r->count > PTRDIFF_MAX / element)
+    if (__builtin_mul_overflow(r->count, element, &bytes) || bytes > PTRDIFF_MAX)
         return peer_error(PEER_ERR_COUNT, "%zu elements of %zu bytes are more than memory has addresses",
                           r->count, element);
     status = check_one_buffer(comm, "recvbuf", r->recvbuf, element);
@@ -172,11 +172,11 @@ static int check_buffers(struct peer_comm *comm, const struct request *r)
     status = check_one_buffer(comm, "sendbuf", r->sendbuf, element);
     if (status != PEER_SUCCESS)
         return status;
-    if (send < recv ? recv - send < r->count * element : send - recv < r->count * element)
+    if (send < recv ? recv - send < bytes : send - recv < bytes)
         return peer_error(PEER_ERR_BUFFER,
                           "sendbuf (%p) and recvbuf (%p) overlap: use PEER_IN_PLACE, or buffers %zu "
                           "bytes apart",
-                          (void *)send, (void *)recv, r->count * element);
+                          (void *)send, (void *)recv, bytes);
     return PEER_SUCCESS;
 }
 

@@ -192,7 +192,7 @@ static int open_device(struct peer_comm *comm)
     for (int r = 0; r < comm->size; r++)
         if (comm->ids[r].max_blocks / sharers < comm->max_blocks)
             comm->max_blocks = comm->ids[r].max_blocks / sharers;
-    if (comm->max_blocks == 0)
+    if (comm->max_blocks == 0 || (comm->device.ops == &peer_device_host && comm->config.blocks == 0))
         comm->max_blocks = 1;
     comm->spin = comm->size <= cpus ? SPIN_ALONE : SPIN_SHARED;
     return PEER_SUCCESS;

@@ -267,6 +267,7 @@ struct peer_comm {
     char *staging;       /* of the MPI fallback, made at its first call */
     uint32_t max_blocks; /* that are resident at once on every rank */
     enum peer_link link;
+    struct peer_pace pace;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
     unsigned forks;         /* of the process, when the communicator was made */
     struct peer_comm *next; /* of the list of those alive */
@@ -283,7 +284,7 @@ int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes);
 /* Collective if `together`: unmaps before any rank frees. */
 void peer_ipc_destroy(struct peer_comm *comm, bool together);
 /* The fields of a call that depend on the communicator alone. */
-void peer_ipc_call(const struct peer_comm *comm, struct peer_call *call);
+void peer_ipc_call(struct peer_comm *comm, struct peer_call *call);
 
 /* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. */
 int peer_probe(struct peer_comm *comm, bool *ok, bool *line_ok, char *why, size_t why_bytes);

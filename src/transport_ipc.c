@@ -6,6 +6,11 @@
 #include <string.h>
 #include <time.h>
 
+/* On the host device calls take turns in as much staging as a CPU's own cache holds: a line that the last call's
+ * reader still holds is written at the cost of taking it back from there, and one that has moved on to the shared
+ * cache is not (43,008 bytes on two cores: 4.2 us instead of 6.5). */
+#define HOST_ROTATE ((uint64_t)1 << 20)
+
 /* Milliseconds that freeing a broken communicator waits for the other ranks to do the same. */
 #define CLOSE_TRIES 1000
 
@@ -157,15 +162,18 @@ void peer_ipc_destroy(struct peer_comm *comm, bool together)
     *ipc = (struct peer_ipc){0};
 }
 
-void peer_ipc_call(const struct peer_comm *comm, struct peer_call *call)
+void peer_ipc_call(struct peer_comm *comm, struct peer_call *call)
 {
     const struct peer_ipc *ipc = &comm->ipc;
     call->rank = (uint32_t)comm->rank;
     call->nranks = (uint32_t)comm->size;
     call->spin = comm->spin;
     call->staging = comm->config.staging_bytes;
+    call->rotate = comm->link == PEER_LINK_HOST ? HOST_ROTATE : 0;
     call->timeout_ns = comm->config.timeout_ms * 1000000;
+    call->copies = comm->max_blocks;
     call->state = ipc->state;
+    call->pace = &comm->pace;
     call->control = ipc->control_there;
     for (int r = 0; r < comm->size; r++)
         call->slab[r] = ipc->slab[r].base;
