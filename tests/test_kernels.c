@@ -1,0 +1,171 @@
+/* test_kernels: whole calls through the host kernels of each instruction set that this CPU has; a communicator uses the
+ * best one only. The ranks are threads of this program, their slabs plain memory, so that nothing but the kernels
+ * runs: every datatype, operation, algorithm and protocol, in one piece and in several, with plain and with streaming
+ * stores, and the barrier. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "reference.h"
+#include "test.h"
+
+#define RANKS      3
+#define MAX_BLOCKS 3
+#define STAGING    (16 << 10)
+#define MAX_COUNT  3000
+
+struct group {
+    const struct peer_host_kernels *kernels;
+    struct peer_control control;
+    char *slab[RANKS];
+    struct peer_state *state[RANKS];
+    struct reference refs[RANKS][PEER_N_DATATYPES];
+};
+
+struct rank {
+    struct group *group;
+    uint32_t number;
+    uint32_t algorithm, protocol;
+    struct peer_pace pace;
+    unsigned calls;
+    unsigned wrong; /* calls whose result was not the reference's */
+};
+
+static void *must_alloc(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    TEST_TRUE(p != NULL);
+    memset(p, 0, bytes);
+    return p;
+}
+
+/* Epochs begin at 1, so that the zeros in the slab are a tag that has passed. */
+static void open_group(struct group *g)
+{
+    for (int r = 0; r < RANKS; r++) {
+        g->slab[r] = must_alloc(PEER_SLAB_BYTES(STAGING));
+        g->state[r] = must_alloc(PEER_STATES * sizeof *g->state[r]);
+        for (int i = 0; i < PEER_STATES; i++)
+            g->state[r][i] = (struct peer_state){.epoch = 1};
+    }
+}
+
+static void close_group(struct group *g)
+{
+    for (int r = 0; r < RANKS; r++) {
+        free(g->slab[r]);
+        free(g->state[r]);
+    }
+}
+
+static void launch(struct rank *me, struct peer_call *call)
+{
+    struct group *g = me->group;
+    call->rank = me->number;
+    call->nranks = RANKS;
+    call->algorithm = me->algorithm;
+    call->protocol = me->protocol;
+    call->blocks = 1 + me->calls % MAX_BLOCKS;
+    call->threads = 1;
+    call->spin = 10;
+    call->copies = MAX_BLOCKS;
+    call->rotate = me->calls % 2 * STAGING / 2;
+    call->pace = &me->pace;
+    call->staging = STAGING;
+    call->timeout_ns = 30000000000u;
+    call->state = g->state[me->number];
+    call->control = &g->control;
+    for (int r = 0; r < RANKS; r++)
+        call->slab[r] = g->slab[r];
+    peer_set_geometry(call, (uint32_t)reference_element((PEER_Datatype)call->datatype),
+                      g->kernels->vector_bytes);
+    g->kernels->launch(call);
+    me->calls++;
+}
+
+static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count)
+{
+    static _Thread_local unsigned char result[MAX_COUNT * 8];
+    const struct reference *ref = &me->group->refs[me->number][type];
+    size_t skip = me->calls * 7 % (MAX_COUNT - count + 1) * ref->element;
+    struct peer_call call = {.collective = PEER_COLL_ALLREDUCE,
+                             .datatype = type,
+                             .op = op,
+                             .sendbuf = ref->input + skip,
+                             .recvbuf = result,
+                             .count = count,
+                             .count_bytes = count * ref->element,
+                             .align = (uint32_t)ref->element};
+    memset(result, 0x5b, count * ref->element);
+    launch(me, &call);
+    me->wrong += reference_differ(type, result, ref->result[op] + skip, count) < count;
+}
+
+static void *run_rank(void *arg)
+{
+    static const size_t counts[] = {1, 2, 3, 7, 8, 33, 600, MAX_COUNT};
+    struct rank *me = arg;
+    for (int type = 0; type < PEER_N_DATATYPES; type++)
+        for (int op = 0; op < PEER_N_OPS; op++)
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+                reduce(me, (PEER_Datatype)type, (PEER_Op)op, counts[i]);
+    struct peer_call barrier = {.collective = PEER_COLL_BARRIER};
+    launch(me, &barrier);
+    return NULL;
+}
+
+static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t protocol, uint32_t streamed)
+{
+    struct rank ranks[RANKS];
+    pthread_t threads[RANKS];
+    open_group(g);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        ranks[r] = (struct rank){.group = g,
+                                 .number = r,
+                                 .algorithm = algorithm,
+                                 .protocol = protocol,
+                                 .pace.streamed = r == 0 ? 0 : streamed};
+        TEST_INT(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
+    }
+    for (int r = 0; r < RANKS; r++)
+        TEST_INT(pthread_join(threads[r], NULL), 0);
+    for (int r = 0; r < RANKS; r++)
+        if (ranks[r].wrong > 0) {
+            test_begin_failure(__FILE__, __LINE__);
+            fprintf(stderr, "%s, algorithm %u, protocol %u: %u calls are wrong on thread %d", name, algorithm,
+                    protocol, ranks[r].wrong, r);
+            test_end_failure();
+        }
+    TEST_INT(g->control.failed, PEER_SUCCESS);
+    close_group(g);
+}
+
+static void run_variant(struct group *g, const char *name, const struct peer_host_kernels *kernels)
+{
+    g->kernels = kernels;
+    for (uint32_t algorithm = 0; algorithm < PEER_N_ALGORITHMS; algorithm++)
+        for (uint32_t protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++)
+            for (uint32_t streamed = 0; streamed < 2; streamed++)
+                run(g, name, algorithm, protocol, streamed * 1000000);
+}
+
+int main(void)
+{
+    static struct group g;
+    for (int r = 0; r < RANKS; r++)
+        for (int type = 0; type < PEER_N_DATATYPES; type++)
+            reference_make(&g.refs[r][type], (PEER_Datatype)type, 51, r, RANKS, MAX_COUNT);
+    run_variant(&g, "base", &peer_host_kernels_base);
+#ifdef PEER_HAVE_ISA_VARIANTS
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+        run_variant(&g, "avx2", &peer_host_kernels_avx2);
+    if (peer_host_kernels() == &peer_host_kernels_avx512)
+        run_variant(&g, "avx512", &peer_host_kernels_avx512);
+#endif
+    for (int r = 0; r < RANKS; r++)
+        for (int type = 0; type < PEER_N_DATATYPES; type++)
+            reference_free(&g.refs[r][type]);
+    test_pass();
+}

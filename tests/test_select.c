@@ -1,0 +1,213 @@
+/* test_select: selection and geometry, which touch neither MPI nor a device.
+ *   selection  for every query there is a legal plan, the same each time; what settings force is what comes; without a
+ *              peer path NCCL serves, without that MPI
+ *   geometry   the pieces of a message cover it, and in the staging no two writers' places meet or leave the half */
+#include <stdlib.h>
+
+#include "test.h"
+
+static const uint32_t choices[] = {PEER_CHOICE_AUTO, 0, 1, 2};
+
+/* ---- Selection ------------------------------------------------------------------------------------------ */
+
+static void check_peer_plan(const struct peer_query *q, const struct peer_plan *plan)
+{
+    char text[64], wanted[64];
+    TEST_TRUE(plan->algorithm < PEER_N_ALGORITHMS);
+    TEST_TRUE(plan->protocol < PEER_N_PROTOCOLS);
+    TEST_TRUE(plan->blocks >= 1 && plan->blocks <= q->max_blocks && plan->blocks <= PEER_MAX_BLOCKS);
+    if (q->link == PEER_LINK_HOST)
+        TEST_INT(plan->threads, 1);
+    else
+        TEST_TRUE(plan->threads >= 32 && plan->threads <= PEER_MAX_THREADS && plan->threads % 32 == 0);
+    if (q->algorithm != PEER_CHOICE_AUTO)
+        TEST_INT(plan->algorithm, q->algorithm);
+    if (!q->line_ok)
+        TEST_TRUE(plan->protocol != PEER_PROTO_LINE);
+    if (q->protocol != PEER_CHOICE_AUTO && (q->line_ok || q->protocol != PEER_PROTO_LINE))
+        TEST_INT(plan->protocol, q->protocol);
+    if (q->blocks != 0)
+        TEST_INT(plan->blocks, q->blocks < q->max_blocks ? q->blocks : q->max_blocks);
+    if (q->threads != 0 && q->link != PEER_LINK_HOST)
+        TEST_INT(plan->threads, q->threads);
+    peer_plan_text(plan, "ipc", text, sizeof text);
+    snprintf(wanted, sizeof wanted, " %ux%u", plan->blocks, plan->threads);
+    TEST_CONTAINS(text, "ipc ");
+    TEST_CONTAINS(text, wanted);
+}
+
+static void check_plan(const struct peer_query *q)
+{
+    struct peer_plan plan = peer_select(q), again = peer_select(q);
+    char text[64];
+    TEST_TRUE(plan.path == again.path && plan.algorithm == again.algorithm &&
+              plan.protocol == again.protocol);
+    TEST_TRUE(plan.blocks == again.blocks && plan.threads == again.threads && plan.reason == again.reason);
+    TEST_TRUE(plan.reason != NULL && plan.reason[0] != '\0');
+    if (q->nranks == 1)
+        TEST_INT(plan.path, PEER_PATH_SELF);
+    else if (q->peer_ok)
+        TEST_INT(plan.path, PEER_PATH_PEER);
+    else
+        TEST_INT(plan.path, q->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI);
+    if (plan.path == PEER_PATH_PEER)
+        check_peer_plan(q, &plan);
+    peer_plan_text(&plan, "ipc", text, sizeof text);
+    TEST_TRUE(strlen(text) > 2);
+}
+
+/* All that may be forced, on a query whose other fields are set. */
+static void check_forced(struct peer_query q)
+{
+    static const uint32_t blocks[] = {0, 1, 3, PEER_MAX_BLOCKS}, threads[] = {0, 32, 96, PEER_MAX_THREADS};
+    for (int a = 0; a < 1 + PEER_N_ALGORITHMS; a++)
+        for (int p = 0; p < 1 + PEER_N_PROTOCOLS; p++)
+            for (int i = 0; i < 16; i++) {
+                q.algorithm = choices[a];
+                q.protocol = choices[p];
+                q.blocks = blocks[i / 4];
+                q.threads = threads[i % 4];
+                check_plan(&q);
+            }
+}
+
+static void check_sizes(struct peer_query q)
+{
+    q.nbytes = 0;
+    check_forced(q);
+    for (uint64_t power = 1; power <= (64 << 20); power *= 2)
+        for (uint64_t bytes = power - 1; bytes <= power + 1; bytes++) {
+            q.nbytes = bytes;
+            q.algorithm = q.protocol = PEER_CHOICE_AUTO;
+            q.blocks = q.threads = 0;
+            check_plan(&q);
+        }
+    q.nbytes = (uint64_t)1 << 40;
+    check_forced(q);
+}
+
+static void selection(void)
+{
+    static const uint32_t max_blocks[] = {1, 5, PEER_MAX_BLOCKS};
+    for (int collective = 0; collective < PEER_N_COLLECTIVES; collective++)
+        for (uint32_t ranks = 1; ranks <= PEER_MAX_PEERS; ranks++)
+            for (int link = PEER_LINK_HOST; link <= PEER_LINK_WIRE; link++)
+                for (int flags = 0; flags < 8; flags++) {
+                    struct peer_query q = {.collective = (enum peer_collective)collective,
+                                           .nranks = ranks,
+                                           .link = (enum peer_link)link,
+                                           .peer_ok = flags & 1,
+                                           .line_ok = flags & 2,
+                                           .nccl_ok = flags & 4,
+                                           .max_blocks = max_blocks[ranks % 3]};
+                    check_sizes(q);
+                }
+}
+
+/* Two plans that differ have different texts. */
+static void texts(void)
+{
+    struct peer_plan plan = {.path = PEER_PATH_PEER, .blocks = 14, .threads = 256};
+    char text[64];
+    plan.algorithm = PEER_ALGO_ONESHOT, plan.protocol = PEER_PROTO_LINE;
+    peer_plan_text(&plan, "ipc", text, sizeof text);
+    TEST_TEXT(text, "ipc oneshot.line 14x256");
+    plan.algorithm = PEER_ALGO_TWOSHOT, plan.protocol = PEER_PROTO_FLAG;
+    peer_plan_text(&plan, "ipc", text, sizeof text);
+    TEST_TEXT(text, "ipc twoshot.flag 14x256");
+    plan.path = PEER_PATH_MPI;
+    peer_plan_text(&plan, "mpi", text, sizeof text);
+    TEST_TEXT(text, "mpi");
+    plan.path = PEER_PATH_NCCL;
+    peer_plan_text(&plan, "nccl", text, sizeof text);
+    TEST_TEXT(text, "nccl");
+}
+
+/* ---- Geometry ------------------------------------------------------------------------------------------- */
+
+static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t vector_bytes)
+{
+    struct peer_pack pack = peer_pack_of(c->protocol, element, vector_bytes);
+    bool twoshot = c->algorithm == PEER_ALGO_TWOSHOT;
+    uint64_t per_pack = pack.data / element, parts = twoshot ? c->nranks : 1;
+    uint64_t slots = c->npieces == 1 ? 1 : PEER_RING;
+    TEST_INT(pack.data % element, 0);
+    TEST_INT(pack.staged % 16, 0);
+    TEST_TRUE(pack.staged >= pack.data);
+    /* The packs hold the message, the last one in part; the pieces hold the packs, the last one no more. */
+    TEST_TRUE(c->npacks * per_pack >= c->count && (c->npacks == 0 || (c->npacks - 1) * per_pack < c->count));
+    TEST_TRUE(c->npieces >= 1 && c->stride >= 1);
+    TEST_TRUE((uint64_t)c->npieces * c->piece_packs >= c->npacks);
+    TEST_TRUE(c->npieces == 1 || (uint64_t)(c->npieces - 1) * c->piece_packs < c->npacks);
+    TEST_INT(c->piece_packs, c->stride * parts);
+    /* Every writer's place in every region of every slot lies in the half, and the slots don't meet. */
+    TEST_TRUE((uint64_t)c->stride * pack.staged * c->nranks * (twoshot ? 2 : 1) <= c->slot_bytes);
+    TEST_TRUE(slots * c->slot_bytes <= PEER_HALF_BYTES(c->staging, c->protocol));
+    TEST_INT(c->slot_bytes % 16, 0);
+    /* Calls of one piece may take turns in the half: every turn's place lies in it. */
+    TEST_TRUE((uint64_t)c->stride * pack.staged * c->nranks * (twoshot ? 2 : 1) <= c->turn_bytes);
+    TEST_INT(c->turn_bytes % 64, 0);
+    TEST_TRUE(c->npieces == 1 || c->turns <= 1);
+    TEST_TRUE(c->turns <= 1 || c->turns * c->turn_bytes <= PEER_HALF_BYTES(c->staging, c->protocol));
+    /* flag: the blocks' runs cover a part. */
+    TEST_TRUE((uint64_t)c->block_packs * c->blocks >= c->stride);
+}
+
+/* The halves of all protocols lie one after the other in the slab, behind the flags. */
+static void layout(void)
+{
+    for (uint64_t staging = 16 << 10; staging <= (256 << 20); staging *= 2) {
+        uint64_t begin[2 * PEER_N_PROTOCOLS], end[2 * PEER_N_PROTOCOLS];
+        for (int i = 0; i < 2 * PEER_N_PROTOCOLS; i++) {
+            begin[i] = PEER_HALF_OFFSET(staging, i / 2, i % 2);
+            end[i] = begin[i] + PEER_HALF_BYTES(staging, i / 2);
+            TEST_TRUE(begin[i] >= PEER_FLAGS_BYTES && end[i] <= PEER_SLAB_BYTES(staging));
+            TEST_INT(begin[i] % 64, 0);
+        }
+        for (int i = 0; i < 2 * PEER_N_PROTOCOLS; i++)
+            for (int j = 0; j < i; j++)
+                TEST_TRUE(end[i] <= begin[j] || end[j] <= begin[i]);
+    }
+}
+
+static void check_counts(struct peer_call call, uint32_t element, uint32_t vector_bytes)
+{
+    static const uint64_t more[] = {43008, 1000003, (uint64_t)3 << 30, (uint64_t)5 << 32};
+    for (uint64_t count = 0; count < 20000; count += 1 + count / 16) {
+        call.count = count;
+        call.rotate = count % 3 * 12345;
+        peer_set_geometry(&call, element, vector_bytes);
+        check_geometry(&call, element, vector_bytes);
+    }
+    for (size_t i = 0; i < sizeof more / sizeof *more && call.staging >= (1 << 20); i++) {
+        call.count = more[i];
+        peer_set_geometry(&call, element, vector_bytes);
+        check_geometry(&call, element, vector_bytes);
+    }
+}
+
+static void geometry(void)
+{
+    static const uint32_t elements[] = {2, 4, 8}, vectors[] = {16, 64}, blocks[] = {1, 3, PEER_MAX_BLOCKS};
+    static const uint64_t staging[] = {16 << 10, 20 << 10, 1 << 20, 256 << 20};
+    for (uint32_t ranks = 2; ranks <= PEER_MAX_PEERS; ranks++)
+        for (int algorithm = 0; algorithm < PEER_N_ALGORITHMS; algorithm++)
+            for (int protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++)
+                for (int i = 0; i < 3 * 2 * 3 * 4; i++) {
+                    struct peer_call call = {.nranks = ranks,
+                                             .algorithm = (uint32_t)algorithm,
+                                             .protocol = (uint32_t)protocol,
+                                             .blocks = blocks[i / 2 / 3 % 3],
+                                             .staging = staging[i / 18]};
+                    check_counts(call, elements[i / 2 % 3], vectors[i % 2]);
+                }
+}
+
+int main(void)
+{
+    selection();
+    texts();
+    layout();
+    geometry();
+    test_pass();
+}

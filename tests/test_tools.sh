@@ -1,0 +1,151 @@
+#!/bin/sh
+# test_tools.sh: peer_info and peer_perf do what they say: every option, columns that can be read by scripts,
+# results checked, and for what is wrong a message and a status that is not 0. Run in the build folder without
+# mpirun, as a line of tests/list. Times are only looked at for being there.
+
+set -u
+sources=$(cd "$(dirname "$0")/.." && pwd)
+. "$sources/tests/mpirun.sh"
+mpi_setup || exit 1
+
+info=src/tools/peer_info
+perf=src/tools/peer_perf
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+out=$folder/out
+err=$folder/err
+failures=0
+
+complain() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    echo "  stdout:" && tail -n 20 "$out" | sed 's/^/    /'
+    echo "  stderr:" && tail -n 20 "$err" | sed 's/^/    /'
+}
+
+# The command ends with status 0 and prints something that holds each pattern.
+good() { # PATTERN... -- COMMAND...
+    patterns=
+    while [ "$1" != -- ]; do
+        patterns="$patterns$1
+"
+        shift
+    done
+    shift
+    if ! "$@" >"$out" 2>"$err" </dev/null; then
+        complain "$* ended with an error"
+        return
+    fi
+    while read -r pattern; do
+        if [ -n "$pattern" ] && ! grep -q -e "$pattern" "$out"; then
+            complain "$* printed nothing like: $pattern"
+        fi
+    done <<END
+$patterns
+END
+}
+
+# The command ends with an error and says on stderr something that holds the pattern, COUNT times.
+bad() { # COUNT PATTERN COMMAND...
+    count=$1
+    pattern=$2
+    shift 2
+    if "$@" >"$out" 2>"$err" </dev/null; then
+        complain "$* ended without an error"
+    elif [ "$(grep -c -e "$pattern" "$err")" -ne "$count" ]; then
+        complain "$* did not say $count times: $pattern"
+    fi
+}
+
+ranks() { # N COMMAND...
+    # shellcheck disable=SC2086 # mpirun and its switches
+    $MPI_LAUNCH "$@"
+}
+
+# peer_perf on 2 ranks, few calls: short, and times don't matter here.
+ranks2() { # COLLECTIVE OPTIONS...
+    ranks 2 "$perf" "$@" -n 10 -w 1 -N 2
+}
+
+# The rows of the last output: how many, of 13 columns as nccl-tests', nothing wrong, times there.
+rows() { # HOW-MANY
+    if ! awk -v want="$1" '
+        /^#/ || NF == 0 { next }
+        {
+            n++
+            if (NF < 15) { print "line " NR " has " NF " columns"; bad = 1 }
+            if ($5 != -1) { print "line " NR ": no root in column 5"; bad = 1 }
+            if ($1 % $2 != 0) { print "line " NR ": size " $1 ", count " $2; bad = 1 }
+            for (i = 6; i <= 10; i += 4) {
+                if ($i + 0 <= 0) { print "line " NR ": time " $i; bad = 1 }
+                if ($(i + 3) != "0") { print "line " NR ": #wrong " $(i + 3); bad = 1 }
+            }
+        }
+        END { if (n != want) { print n " rows, not " want; bad = 1 }; exit bad }' "$out"; then
+        complain "the table above"
+    fi
+}
+
+test_info() {
+    good '^peercoll [0-9]' 'MPI' 'CUDA' 'NCCL' 'CPU kernels' '^GPUs' -- "$info"
+    good '^PEER_DEVICE' '^PEER_TIMEOUT_MS' -- "$info" --settings
+    good '^host *allreduce' '^wire *barrier' -- "$info" --table
+    good '^host.*ipc [a-z]*[.][a-z]* ' '^wire.*nccl' '^host.* mpi ' -- "$info" --select allreduce 43008 bf16 8
+    good '^local.*self' -- "$info" --select barrier 0 int32 1
+    good '^peer_info (peercoll) [0-9]' -- "$info" --version
+    good '--select' -- "$info" -h
+    good '^ranks *2$' '^device' '^transport' '^plan' -- ranks 2 "$info" --comm
+    if [ "$(grep -c '^ranks' "$out")" -ne 1 ]; then complain "--comm is not printed by one rank alone"; fi
+    bad 1 'no such collective' "$info" --select allsort 8 fp32 2
+    bad 1 'BYTES' "$info" --select allreduce 8Q fp32 2
+    bad 1 'whole number' "$info" --select allreduce 3 fp32 2
+    bad 1 'TYPE' "$info" --select allreduce 8 fp33 2
+    bad 1 'RANKS' "$info" --select allreduce 8 fp32 0
+    bad 1 'needs COLLECTIVE' "$info" --select allreduce
+    bad 1 'one thing' "$info" --table --settings
+    bad 1 'no use' "$info" allreduce
+    bad 1 'PEER_TIMEOUT_MS' env PEER_TIMEOUT_MS=soon "$info" --settings
+}
+
+# Starting MPI takes most of the time, so each run here is to show several things.
+test_perf_tables() {
+    good 'Wrong elements *: 0 OK' '^# rank 1: ' -- ranks2 allreduce -b 8 -e 32K -f 16 -G 0
+    rows 4
+    good 'Wrong elements *: 0 OK' -- ranks2 allreduce -b 1000 -e 1100 -i 50 -d all -o all -G 0
+    rows 54
+    # NCCL may serve or not, MPI serves 4 of the 6 types.
+    good '^#.*nccl *ratio *mpi *ratio *plan' '^# nccl: ' 'Geometric mean of mpi / ours, eager: [0-9.]* (rows: 8)' \
+        '^ .* bf16 .* eager .* -  *-  [a-z]' -- ranks2 allreduce -b 4K -e 8K -d all --compare mpi,nccl -G 0
+    rows 12
+    good ' graph ' ' N/A ' -- ranks2 allreduce -b 64 -G 5 -c 0
+    good '^ .* none .* eager' -- ranks2 barrier --compare mpi -G 0
+    # Without -n the number of calls is chosen.
+    good 'Wrong elements *: 0 OK' -- ranks 1 "$perf" allreduce -b 8 -N 1 -G 0
+    rows 1
+    good 'Usage: ' -- ranks 2 "$perf" -h
+    if [ "$(grep -c 'Usage: ' "$out")" -ne 1 ]; then complain "-h is not printed by one rank alone"; fi
+    good '^peer_perf (peercoll) [0-9]' -- "$perf" --version
+}
+
+# One rank tells of what all see. The rest goes without mpirun, which takes its time to end when a rank fails.
+test_perf_errors() {
+    bad 1 'which collective' ranks2
+    bad 1 'PEER_STAGING_BYTES' ranks 2 env PEER_STAGING_BYTES=1 "$perf" allreduce
+    bad 1 'no such collective; there are allreduce' "$perf" allsort
+    bad 1 'one collective at a time' "$perf" allreduce barrier
+    bad 1 '-b -8: not a size' "$perf" allreduce -b -8
+    bad 1 'exchange -b and -e' "$perf" allreduce -b 16 -e 8
+    bad 1 'one of int32' "$perf" allreduce -d float99
+    bad 1 '-f 1: give a number from 2' "$perf" allreduce -f 1
+    bad 1 'give nccl, mpi' "$perf" allreduce --compare gloo
+    bad 1 'unrecognized option' "$perf" allreduce --frobnicate
+}
+
+test_info
+test_perf_tables
+test_perf_errors
+if [ "$failures" -gt 0 ]; then
+    echo "$failures checks failed"
+    exit 1
+fi
+echo "all good"
