@@ -101,7 +101,7 @@ struct Lines {
     {
         return wait_until(b, [&] {
             Line line[G][LINES];
-            uint32_t missing = 0;
+            bool fresh = true;
             PEER_UNROLL
             for (uint32_t i = 0; i < G; i++) {
                 if (!wanted(r0 + i))
@@ -116,12 +116,11 @@ struct Lines {
                     continue;
                 PEER_UNROLL
                 for (uint32_t k = 0; k < LINES; k++) {
-                    if (!Format::fresh(line[i][k], tag))
-                        missing |= 1u << (r0 + i);
+                    fresh = fresh && Format::fresh(line[i][k], tag);
                     Format::unpack(line[i][k], x[i].w + k * Format::WORDS);
                 }
             }
-            return missing;
+            return fresh;
         });
     }
 

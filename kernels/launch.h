@@ -68,9 +68,8 @@ struct peer_record {
     volatile uint32_t closed;     /* written by this rank's host: it maps no peer's slab any more */
     volatile uint32_t abort;      /* written by this rank's host: end this rank's waits */
     uint32_t pad[1];
-    volatile uint64_t nbytes;                 /* of that call's message */
-    volatile uint8_t missing[PEER_MAX_PEERS]; /* not 0: that rank's part had not come */
-    uint32_t pad_end[20];
+    volatile uint64_t nbytes; /* of that call's message */
+    uint32_t pad_end[24];
 };
 
 struct peer_control {

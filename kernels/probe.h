@@ -65,7 +65,7 @@ PEER_FN bool probe_wait(Block &b, uint32_t r, uint32_t round, uint32_t &torn)
     bool ok = wait_until(b, [&] {
         uint32_t early = 0;
         probe_read(b, r, round, torn, early);
-        return (int32_t)(flag_load(flag) - (b.epoch + round)) < 0 ? 1u << r : 0u;
+        return (int32_t)(flag_load(flag) - (b.epoch + round)) >= 0;
     });
     return block_all(ok);
 }

@@ -126,18 +126,14 @@ PEER_FN bool advance(const Block &b)
 
 /* ---- Waits ---------------------------------------------------------------------------------------------- */
 
-/* Ends this rank's part in the communicator. Threads may do this at the same time: they write the same, but for
- * `missing`, where each writes only what it misses. */
-PEER_FN void stop(Block &b, int32_t status, uint32_t missing)
+/* Ends this rank's part in the communicator. Threads may do this at the same time: they write the same. */
+PEER_FN void stop(const Block &b, int32_t status)
 {
     const peer_call &c = b.c;
     peer_record *record = &c.control->rank[c.rank];
     record->call = b.call;
     record->collective = c.collective;
     record->nbytes = c.count_bytes;
-    for (uint32_t r = 0; r < c.nranks; r++)
-        if (missing >> r & 1)
-            record->missing[r] = 1;
     c.state[PEER_MAX_BLOCKS].stopped = 1;
     fence();
     record->status = status;
@@ -145,8 +141,8 @@ PEER_FN void stop(Block &b, int32_t status, uint32_t missing)
         c.control->failed = status;
 }
 
-/* Looked at now and then while waiting for the ranks in `missing`: whether to give up. */
-PEER_FN bool expired(Block &b, uint32_t missing)
+/* Looked at now and then in a wait: whether to give up. */
+PEER_FN bool expired(Block &b)
 {
     const peer_call &c = b.c;
     int32_t status = c.control->failed;
@@ -161,19 +157,18 @@ PEER_FN bool expired(Block &b, uint32_t missing)
     }
     if (status == PEER_SUCCESS)
         return false;
-    stop(b, status, missing);
+    stop(b, status);
     return true;
 }
 
-/* Polls until attempt() finds all there; it answers with the ranks still missing, bit by bit. */
+/* Polls until attempt() finds all there. */
 template <class Attempt>
 PEER_FN bool wait_until(Block &b, Attempt attempt)
 {
     for (uint32_t spins = 1;; spins++) {
-        uint32_t missing = attempt();
-        if (missing == 0)
+        if (attempt())
             return true;
-        if (relax(b.c, spins) && expired(b, missing))
+        if (relax(b.c, spins) && expired(b))
             return false;
     }
 }
@@ -194,9 +189,8 @@ PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag)
 {
     bool ok = true;
     for (uint32_t i = b.at.thread + 1; i < b.c.nranks && ok; i += b.at.nthreads) {
-        uint32_t r = peer_at(b.c, i);
-        const uint32_t *flag = flag_at(b, b.c.rank, phase, r);
-        ok = wait_until(b, [&] { return (int32_t)(flag_load(flag) - tag) < 0 ? 1u << r : 0u; });
+        const uint32_t *flag = flag_at(b, b.c.rank, phase, peer_at(b.c, i));
+        ok = wait_until(b, [&] { return (int32_t)(flag_load(flag) - tag) >= 0; });
     }
     return block_all(ok);
 }

@@ -26,38 +26,33 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Ranks that took part in the failed call have a record; what is left did not arrive. */
-static bool all_but_missing_recorded(const struct peer_comm *comm)
+/* How many ranks have a record of the failed call, in which they waited. */
+static int recorded_ranks(const struct peer_comm *comm)
 {
     int recorded = 0;
     for (int r = 0; r < comm->size; r++)
         recorded += comm->ipc.control->rank[r].status != PEER_SUCCESS;
-    return recorded >= comm->size - 1;
+    return recorded;
 }
 
 static void wait_for_records(const struct peer_comm *comm)
 {
     uint64_t deadline = now_ns() + GRACE_NS;
     const struct timespec pause = {0, 200000};
-    while (!all_but_missing_recorded(comm) && now_ns() < deadline)
+    while (recorded_ranks(comm) < comm->size - 1 && now_ns() < deadline)
         nanosleep(&pause, NULL);
 }
 
-/* "2, 5" into text: the ranks that some waiting rank missed and that have no record of the wait themselves. */
+/* "2, 5" into text: the ranks that did not arrive. They are those without a record: a rank that waited has one, be
+ * it that it waited for another that waited itself. Whom a rank missed first tells less. */
 static int missing_ranks(const struct peer_comm *comm, char *text, size_t text_bytes)
 {
-    const struct peer_control *control = comm->ipc.control;
     int missing = 0;
     size_t used = 0;
     text[0] = '\0';
-    for (int r = 0; r < comm->size; r++) {
-        bool missed = false;
-        for (int by = 0; by < comm->size; by++)
-            missed |= control->rank[by].status != PEER_SUCCESS && control->rank[by].missing[r] != 0;
-        if (!missed || control->rank[r].status != PEER_SUCCESS || used >= text_bytes)
-            continue;
-        used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", missing++ > 0 ? ", " : "", r);
-    }
+    for (int r = 0; r < comm->size && used < text_bytes; r++)
+        if (comm->ipc.control->rank[r].status == PEER_SUCCESS)
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", missing++ > 0 ? ", " : "", r);
     return missing;
 }
 

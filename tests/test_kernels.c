@@ -7,16 +7,16 @@
 #include <string.h>
 
 #include "config.h"
-#include "reference.h"
+#include "trial.h"
 #include "test.h"
 
 #define RANKS      3
 #define MAX_BLOCKS 3
-#define STAGING    (16 << 10)
 #define MAX_COUNT  3000
 
 struct group {
     const struct peer_host_kernels *kernels;
+    uint64_t staging;
     struct peer_control control;
     char *slab[RANKS];
     struct peer_state *state[RANKS];
@@ -44,7 +44,7 @@ static void *must_alloc(size_t bytes)
 static void open_group(struct group *g)
 {
     for (int r = 0; r < RANKS; r++) {
-        g->slab[r] = must_alloc(PEER_SLAB_BYTES(STAGING));
+        g->slab[r] = must_alloc(PEER_SLAB_BYTES(g->staging));
         g->state[r] = must_alloc(PEER_STATES * sizeof *g->state[r]);
         for (int i = 0; i < PEER_STATES; i++)
             g->state[r][i] = (struct peer_state){.epoch = 1};
@@ -70,9 +70,9 @@ static void launch(struct rank *me, struct peer_call *call)
     call->threads = 1;
     call->spin = 10;
     call->copies = MAX_BLOCKS;
-    call->rotate = me->calls % 2 * STAGING / 2;
+    call->rotate = me->calls % 2 * g->staging;
     call->pace = &me->pace;
-    call->staging = STAGING;
+    call->staging = g->staging;
     call->timeout_ns = 30000000000u;
     call->state = g->state[me->number];
     call->control = &g->control;
@@ -141,13 +141,16 @@ static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t 
     close_group(g);
 }
 
+/* Staging that takes a few pieces for the larger counts, and staging in which calls take turns. */
 static void run_variant(struct group *g, const char *name, const struct peer_host_kernels *kernels)
 {
+    static const uint64_t staging[] = {16 << 10, 256 << 10};
     g->kernels = kernels;
-    for (uint32_t algorithm = 0; algorithm < PEER_N_ALGORITHMS; algorithm++)
-        for (uint32_t protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++)
-            for (uint32_t streamed = 0; streamed < 2; streamed++)
-                run(g, name, algorithm, protocol, streamed * 1000000);
+    for (uint32_t i = 0; i < 4 * TRIAL_ALGORITHMS; i++) {
+        uint32_t algorithm = i / 4;
+        g->staging = staging[i % 2];
+        run(g, name, algorithm / PEER_N_PROTOCOLS, algorithm % PEER_N_PROTOCOLS, i / 2 % 2 * 1000000);
+    }
 }
 
 int main(void)

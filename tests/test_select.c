@@ -173,14 +173,16 @@ static void layout(void)
 static void check_counts(struct peer_call call, uint32_t element, uint32_t vector_bytes)
 {
     static const uint64_t more[] = {43008, 1000003, (uint64_t)3 << 30, (uint64_t)5 << 32};
+    static const uint64_t rotate[] = {0, 12345, 1 << 20, (uint64_t)1 << 32};
     for (uint64_t count = 0; count < 20000; count += 1 + count / 16) {
         call.count = count;
-        call.rotate = count % 3 * 12345;
+        call.rotate = rotate[count % 4];
         peer_set_geometry(&call, element, vector_bytes);
         check_geometry(&call, element, vector_bytes);
     }
     for (size_t i = 0; i < sizeof more / sizeof *more && call.staging >= (1 << 20); i++) {
         call.count = more[i];
+        call.rotate = rotate[i];
         peer_set_geometry(&call, element, vector_bytes);
         check_geometry(&call, element, vector_bytes);
     }

@@ -109,6 +109,14 @@ static void delay(struct sequence *s)
         ;
 }
 
+/* What otherwise depends on size and timing: the grid and, on the host device, plain or streaming stores. */
+static void vary(struct sequence *s, PEER_Comm comm)
+{
+    comm->config.blocks = (uint32_t)draw(s, 6); /* 0: what selection likes */
+    comm->last.valid = false;
+    comm->pace.streamed = (uint32_t)draw(s, 2);
+}
+
 /* A batch: every slot's call, and barriers, then all results. */
 static void run_batch(struct sequence *s)
 {
@@ -121,7 +129,7 @@ static void run_batch(struct sequence *s)
     }
     for (uint64_t i = 0; i < n; i++) {
         delay(s);
-        members[i]->comm->pace.streamed = (uint32_t)draw(s, 2); /* host device: plain or streaming stores */
+        vary(s, members[i]->comm);
         TEST_OK(trial_start(&s->slots[i], members[i]->comm));
         if (draw(s, 16) == 0)
             TEST_OK(PEER_Barrier(members[draw(s, n)]->comm, s->bed.stream));
