@@ -64,7 +64,8 @@ int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *comm);
 
 /* Waits for the calls of this communicator that are still running, and frees it. Collective, blocking.
  *   comm  in and out; becomes PEER_COMM_NULL. PEER_COMM_NULL is legal and does nothing.
- * After an error the ranks don't wait for each other, so that a lost rank can't hold the others up.
+ * After an error the ranks don't wait for each other, so that a lost rank can't hold the others up; nor do they
+ * wait longer than PEER_TIMEOUT_MS. Memory that a lost rank may still write to then stays allocated.
  * A communicator still alive in MPI_Finalize is freed there, with a warning in the log.
  *   PEER_ERR_ARG  comm is NULL      PEER_ERR_COMM  *comm is not a communicator */
 int PEER_Comm_free(PEER_Comm *comm);

@@ -65,10 +65,10 @@ struct peer_record {
     volatile int32_t status;      /* PEER_SUCCESS, or why the wait ended; written last */
     volatile uint32_t call;       /* number of the call that waited */
     volatile uint32_t collective; /* enum peer_collective */
+    volatile uint32_t leaving;    /* written by this rank's host: it frees, and calls no more */
     volatile uint32_t closed;     /* written by this rank's host: it maps no peer's slab any more */
     volatile uint32_t abort;      /* written by this rank's host: end this rank's waits */
-    uint32_t pad[1];
-    volatile uint64_t nbytes; /* of that call's message */
+    volatile uint64_t nbytes;     /* of that call's message */
     uint32_t pad_end[24];
 };
 

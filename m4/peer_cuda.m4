@@ -23,7 +23,7 @@ AC_DEFUN([PEER_CHECK_CUDA], [
 
     peer_have_cuda=no
     AS_CASE([$with_cuda],
-        [no], [peer_cuda_summary="--with-cuda=no, or --enable-sanitizers"],
+        [no], [peer_cuda_summary="not asked for"],
         [auto|yes], [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH$PATH_SEPARATOR/usr/local/cuda/bin])],
         [AC_PATH_PROG([NVCC], [nvcc], [], [$with_cuda/bin])])
     AS_IF([test "$with_cuda" != no], [

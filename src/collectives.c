@@ -5,6 +5,9 @@
 
 #include "peercoll.h"
 
+/* Pieces of one call. Each takes an epoch, and sweeps (kernels/protocol.h) count on calls of far fewer than 2^30. */
+#define MAX_PIECES (1u << 24)
+
 /* A collective call's arguments, checked. */
 struct request {
     enum peer_collective collective;
@@ -24,7 +27,7 @@ static bool like_last(const struct peer_comm *comm, const struct request *r)
            last->datatype == (uint32_t)r->datatype && last->op == (uint32_t)r->op;
 }
 
-static void plan_call(struct peer_comm *comm, const struct request *r)
+static int plan_call(struct peer_comm *comm, const struct request *r)
 {
     struct peer_last_call *last = &comm->last;
     uint32_t element = peer_datatype_bytes(r->datatype);
@@ -49,7 +52,7 @@ static void plan_call(struct peer_comm *comm, const struct request *r)
     last->plan = peer_select(&query);
     last->valid = true;
     if (last->plan.path != PEER_PATH_PEER)
-        return;
+        return PEER_SUCCESS;
     memset(&last->call, 0, sizeof last->call);
     peer_ipc_call(comm, &last->call);
     last->call.count = r->count;
@@ -62,6 +65,14 @@ static void plan_call(struct peer_comm *comm, const struct request *r)
     last->call.blocks = last->plan.blocks;
     last->call.threads = last->plan.threads;
     peer_set_geometry(&last->call, element, comm->device.ops->vector_bytes());
+    if (last->call.npacks / last->call.piece_packs > MAX_PIECES) {
+        last->valid = false;
+        return peer_error(PEER_ERR_COUNT,
+                          "%zu elements take more than %u pieces of the staging: raise "
+                          "PEER_STAGING_BYTES, or make several calls",
+                          r->count, MAX_PIECES);
+    }
+    return PEER_SUCCESS;
 }
 
 /* The largest power of two, 64 at most, that divides both addresses. */
@@ -124,8 +135,9 @@ static int launch_self(struct peer_comm *comm, const struct request *r)
 
 static int launch(struct peer_comm *comm, const struct request *r)
 {
-    if (!like_last(comm, r))
-        plan_call(comm, r);
+    int status = like_last(comm, r) ? PEER_SUCCESS : plan_call(comm, r);
+    if (status != PEER_SUCCESS)
+        return status;
     switch (comm->last.plan.path) {
     case PEER_PATH_PEER:
         return launch_peer(comm, r);

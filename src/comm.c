@@ -260,11 +260,8 @@ static void destroy(struct peer_comm *comm, bool together)
     if (comm->device.ops != NULL) {
         comm->device.ops->drain(&comm->device);
         peer_nccl_destroy(comm->nccl, !together);
-        if (comm->ipc.ok) {
-            if (together)
-                comm->boot->barrier(comm->boot);
-            peer_ipc_destroy(comm, together);
-        }
+        if (comm->ipc.ok)
+            peer_ipc_destroy(comm, together && peer_ipc_leave(comm));
         comm->device.ops->close(&comm->device);
     }
     if (comm->boot != NULL)

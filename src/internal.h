@@ -281,7 +281,10 @@ struct peer_comm {
 /* Collective: slabs made, exchanged, opened, probed. PEER_SUCCESS with ipc->ok false and the reason in `why`
  * where the ranks can't reach each other: all ranks alike. */
 int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes);
-/* Collective if `together`: unmaps before any rank frees. */
+/* Says that this rank makes no more calls, and waits until all ranks have. False if the communicator has failed, or
+ * a rank has not come within the deadline of a wait. */
+bool peer_ipc_leave(struct peer_comm *comm);
+/* Unmaps the peers' slabs, and frees this rank's when no peer maps it any more. together: all ranks are here. */
 void peer_ipc_destroy(struct peer_comm *comm, bool together);
 /* The fields of a call that depend on the communicator alone. */
 void peer_ipc_call(struct peer_comm *comm, struct peer_call *call);

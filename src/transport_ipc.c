@@ -12,7 +12,7 @@
 #define HOST_ROTATE ((uint64_t)1 << 20)
 
 /* Milliseconds that freeing a broken communicator waits for the other ranks to do the same. */
-#define CLOSE_TRIES 1000
+#define CLOSE_MS 1000
 
 /* What ranks exchange. */
 struct offer {
@@ -119,19 +119,29 @@ int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes)
     return status;
 }
 
-/* Without a lost rank: whether all ranks have closed their mappings soon. */
-static bool all_closed(const struct peer_comm *comm)
+/* Waits until every rank has set the word `offset` bytes into its record. False after limit_ms, and, if asked to
+ * look at it, as soon as the communicator has failed. */
+static bool all_set(const struct peer_comm *comm, size_t offset, uint64_t limit_ms, bool look_at_failed)
 {
-    const struct timespec pause = {0, 1000000};
-    for (int tries = 0; tries < CLOSE_TRIES; tries++) {
-        int closed = 0;
+    const struct peer_control *control = comm->ipc.control;
+    const struct timespec pause = {0, 200000};
+    for (uint64_t pauses = 0; pauses < limit_ms * 5; pauses++) {
+        int set = 0;
         for (int r = 0; r < comm->size; r++)
-            closed += comm->ipc.control->rank[r].closed != 0;
-        if (closed == comm->size)
+            set += *(const volatile uint32_t *)((const char *)&control->rank[r] + offset) != 0;
+        if (set == comm->size)
             return true;
+        if (look_at_failed && control->failed != PEER_SUCCESS)
+            return false;
         nanosleep(&pause, NULL);
     }
     return false;
+}
+
+bool peer_ipc_leave(struct peer_comm *comm)
+{
+    comm->ipc.control->rank[comm->rank].leaving = 1;
+    return all_set(comm, offsetof(struct peer_record, leaving), comm->config.timeout_ms, true);
 }
 
 void peer_ipc_destroy(struct peer_comm *comm, bool together)
@@ -142,13 +152,14 @@ void peer_ipc_destroy(struct peer_comm *comm, bool together)
     for (int r = 0; r < comm->size && r < PEER_MAX_PEERS; r++)
         if (r != comm->rank)
             device->ops->slab_close(device, &ipc->slab[r]);
-    if (ipc->control != NULL)
-        ipc->control->rank[comm->rank].closed = 1;
     /* An owner's memory must outlive its peers' mappings. */
-    if (together)
+    if (ipc->control != NULL) {
+        ipc->control->rank[comm->rank].closed = 1;
+        safe = all_set(comm, offsetof(struct peer_record, closed),
+                       together ? comm->config.timeout_ms : CLOSE_MS, false);
+    } else if (together) {
         comm->boot->barrier(comm->boot);
-    else if (ipc->control != NULL)
-        safe = all_closed(comm);
+    }
     if (!safe)
         peer_log(PEER_LOG_WARN,
                  "a rank did not free its part of the broken communicator: %zu bytes stay allocated",

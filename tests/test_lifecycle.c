@@ -136,7 +136,8 @@ static void growth(void)
     bool cuda = false;
     MPI_Barrier(MPI_COMM_WORLD);
     for (int round = 0; round < WARM_UP + ROUNDS; round++) {
-        PEER_Comm comm = trial_create(MPI_COMM_WORLD, round % 2 == 0 ? "staging_bytes=64K" : "");
+        PEER_Comm comm =
+            trial_create(MPI_COMM_WORLD, round % 2 == 0 ? "nccl=off staging_bytes=64K" : "nccl=off");
         cuda = strcmp(trial_info(comm, "device"), "cuda") == 0;
         if (round % 50 == 0)
             check_no_segments(segments_before);

@@ -165,7 +165,7 @@ static void through_device(int rank, PEER_Datatype type)
     size_t element = reference_element(type);
     uint64_t *mine[2], *got = malloc(LARGE * element), *wanted = malloc(LARGE * element);
     struct bed bed;
-    PEER_Comm comm = trial_create(MPI_COMM_WORLD, "");
+    PEER_Comm comm = trial_create(MPI_COMM_WORLD, "transport=ipc");
     bed_open(&bed, comm);
     for (int r = 0; r < 2; r++) {
         mine[r] = malloc(LARGE * element);

@@ -107,6 +107,22 @@ static void run_case(struct timeout_test *t, int algorithm, size_t count, const 
     trial_free(&comm);
 }
 
+/* The late rank never calls, but frees at once, and waits for nobody who has given up. */
+static void free_early(struct timeout_test *t, int late)
+{
+    char settings[96];
+    bool missing[PEER_MAX_PEERS] = {false};
+    snprintf(settings, sizeof settings, "transport=ipc staging_bytes=16K log=off timeout_ms=%d", TIMEOUT_MS);
+    PEER_Comm comm = trial_create(MPI_COMM_WORLD, settings);
+    run_right(t, comm, 100);
+    MPI_Barrier(MPI_COMM_WORLD);
+    missing[late] = true;
+    if (t->rank != late)
+        wait_in_vain(t, comm, BARRIER, 0, missing);
+    trial_free(&comm);
+    run_right(t, t->other, 100);
+}
+
 int main(int argc, char **argv)
 {
     static struct timeout_test t;
@@ -130,6 +146,8 @@ int main(int argc, char **argv)
             }
             missing[late] = false;
         }
+    for (int rank = 0; rank < t.size; rank++)
+        free_early(&t, rank);
     trial_close(&t.buffers);
     bed_close(&t.bed);
     trial_free(&t.other);
