@@ -318,12 +318,13 @@ struct Flags {
     PEER_FN void push_own(const Part &part, uint32_t r, uint32_t p) const
     {
         char *to = packs(r, p, 0, rank);
-        Pusher pusher(b.c);
+        const uint64_t lines = end(part) > begin() ? end(part) - begin() : 0;
+        Pusher pusher(b.c, lines);
         if (pusher.streaming)
             copy_run<true>(to, part);
         else
             copy_run<false>(to, part);
-        pusher.end(end(part) > begin() ? end(part) - begin() : 0);
+        pusher.end(lines);
     }
 
     /* Pack j of the part combined over all ranks. The peers' packs lie at `staged`, a writer's `apart` from the
@@ -398,7 +399,7 @@ struct Flags {
         Part part = part_of(b.c, p, rank);
         if (!wait_peers(b, 0, b.epoch + p))
             return false;
-        Pusher pusher(b.c);
+        Pusher pusher(b.c, end(part) > begin() ? end(part) - begin() : 0);
         if (pusher.streaming)
             reduce_and_push<true>(part, p);
         else

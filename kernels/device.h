@@ -174,11 +174,11 @@ PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
     }
 }
 
-/* Stores to a peer's staging; see the CPU form. */
+/* Stores of packs to a peer's staging; see the CPU form. */
 struct Pusher {
     static constexpr bool streaming = false;
 
-    PEER_FN explicit Pusher(const peer_call &)
+    PEER_FN Pusher(const peer_call &, uint64_t)
     {
     }
 
@@ -334,14 +334,16 @@ PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
 struct Pusher {
     static constexpr uint64_t FAR_TICKS = 18; /* of the time stamp counter, some 7 ns */
     static constexpr uint32_t STREAMED = 100;
-    static constexpr uint64_t LINES = 32; /* fewer are not worth it, and not timed */
+    static constexpr uint64_t LINES = 64; /* fewer are not worth it, and not timed */
 
     peer_pace &pace;
+    const bool worth;
     const bool streaming;
     const uint64_t start;
 
-    PEER_FN explicit Pusher(const peer_call &c)
-        : pace(*c.pace), streaming(c.pace->streamed > 0), start(streaming ? 0 : __rdtsc())
+    PEER_FN Pusher(const peer_call &c, uint64_t lines)
+        : pace(*c.pace), worth(lines >= LINES), streaming(worth && c.pace->streamed > 0),
+          start(worth ? __rdtsc() : 0)
     {
     }
 
@@ -360,13 +362,13 @@ struct Pusher {
         }
     }
 
-    /* After the last store of `timed` packs; 0: what was stored says nothing of the time that a store takes. */
+    /* After the last store. timed: stores were all that was done since, `timed` of them; 0: they were not. */
     PEER_FN void end(uint64_t timed)
     {
         if (streaming) {
             _mm_sfence(); /* streaming stores are not ordered with the flag by themselves */
             pace.streamed--;
-        } else if (timed >= LINES) {
+        } else if (worth && timed > 0) {
             pace.far = __rdtsc() - start > FAR_TICKS * timed ? pace.far + 1 : 0;
             pace.streamed = pace.far >= 2 ? STREAMED : 0;
         }
@@ -378,7 +380,7 @@ struct Pusher {
 struct Pusher {
     static constexpr bool streaming = false;
 
-    PEER_FN explicit Pusher(const peer_call &)
+    PEER_FN Pusher(const peer_call &, uint64_t)
     {
     }
 
