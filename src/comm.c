@@ -408,6 +408,12 @@ int PEER_Comm_get_async_error(PEER_Comm comm, int *async)
     return PEER_SUCCESS;
 }
 
+/* NCCL counts as we do: major*10000 + minor*100 + patch. */
+static void version_text(int version, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
 int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
 {
     char nodes[16], plan[64] = "", nccl[256];
@@ -418,7 +424,7 @@ int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
         return peer_error(PEER_ERR_ARG, "info_used is NULL");
     snprintf(nodes, sizeof nodes, "%d", comm->nnodes);
     if (comm->nccl != NULL)
-        snprintf(nccl, sizeof nccl, "%d", peer_nccl_version(comm->nccl));
+        version_text(peer_nccl_version(comm->nccl), nccl, sizeof nccl);
     else
         snprintf(nccl, sizeof nccl, "none: %.240s", comm->nccl_reason);
     if (comm->last.valid)

@@ -118,7 +118,9 @@ struct peer_plan peer_select(const struct peer_query *query);
 const char *peer_collective_name(uint32_t collective);
 /* "ipc oneshot.line 14x256", "nccl", ... into text; transport is the peer path's name. */
 void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes);
-/* Every row of the table, for peer_info. */
+const char *peer_link_name(enum peer_link link);
+/* The row that a query falls in, or "none"; every row of the table. For peer_info. */
+void peer_select_print_row(FILE *to, const struct peer_query *query);
 void peer_select_print(FILE *to);
 
 /* ---- bootstrap.c: the ranks before there is a peer path --------------------------------------------------- */

@@ -92,8 +92,9 @@ struct peer_plan peer_select(const struct peer_query *query)
         return (struct peer_plan){.path = PEER_PATH_SELF, .reason = "one rank"};
     if (!query->peer_ok || row == NULL) {
         plan.path = query->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI;
-        plan.reason =
-            query->nccl_ok ? "no peer path" : "neither a peer path nor an NCCL that serves the call";
+        plan.reason = query->nranks > PEER_MAX_PEERS ? "more ranks than the peer kernels serve"
+                      : query->nccl_ok               ? "no peer path"
+                                                     : "neither a peer path nor an NCCL that serves the call";
         return plan;
     }
     plan.algorithm = query->algorithm != PEER_CHOICE_AUTO ? query->algorithm : row->algorithm;
@@ -121,19 +122,39 @@ void peer_plan_text(const struct peer_plan *plan, const char *transport, char *t
                  protocol_names[plan->protocol], plan->blocks, plan->threads);
 }
 
+const char *peer_link_name(enum peer_link link)
+{
+    return link_names[link];
+}
+
+static void row_text(const struct row *row, char *text, size_t text_bytes)
+{
+    char ranks[16], bytes[24], algorithm[32];
+    snprintf(ranks, sizeof ranks, "%u-%u", row->min_ranks, row->max_ranks);
+    snprintf(bytes, sizeof bytes, row->max_bytes == ANY_BYTES ? "any" : "%llu",
+             (unsigned long long)row->max_bytes);
+    snprintf(algorithm, sizeof algorithm, "%s.%s", algorithm_names[row->algorithm],
+             protocol_names[row->protocol]);
+    snprintf(text, text_bytes, "%-5s %-10s %-5s %-8s %-13s %ux%u", link_names[row->link],
+             collective_names[row->collective], ranks, bytes, algorithm, row->blocks, row->threads);
+}
+
+void peer_select_print_row(FILE *to, const struct peer_query *query)
+{
+    const struct row *row = row_of(query);
+    char text[128] = "none";
+    if (row != NULL)
+        row_text(row, text, sizeof text);
+    fprintf(to, "%s", text);
+}
+
 void peer_select_print(FILE *to)
 {
-    fprintf(to, "%-6s %-12s %-7s %-12s %-15s %s\n", "link", "collective", "ranks", "up to bytes", "algorithm",
+    fprintf(to, "%-5s %-10s %-5s %-8s %-13s %s\n", "link", "collective", "ranks", "up to", "algorithm",
             "blocks x threads, at most");
     for (size_t i = 0; i < ROWS; i++) {
-        const struct row *row = &rows[i];
-        char ranks[16], bytes[24], algorithm[32];
-        snprintf(ranks, sizeof ranks, "%u-%u", row->min_ranks, row->max_ranks);
-        snprintf(bytes, sizeof bytes, row->max_bytes == ANY_BYTES ? "any" : "%llu",
-                 (unsigned long long)row->max_bytes);
-        snprintf(algorithm, sizeof algorithm, "%s.%s", algorithm_names[row->algorithm],
-                 protocol_names[row->protocol]);
-        fprintf(to, "%-6s %-12s %-7s %-12s %-15s %ux%u\n", link_names[row->link],
-                collective_names[row->collective], ranks, bytes, algorithm, row->blocks, row->threads);
+        char text[128];
+        row_text(&rows[i], text, sizeof text);
+        fprintf(to, "%s\n", text);
     }
 }

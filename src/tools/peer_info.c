@@ -208,21 +208,26 @@ static const char *yes_no(bool known, bool value)
 
 static void print_plan(const struct peer_query *query)
 {
-    static const char *const links[] = {
-        [PEER_LINK_HOST] = "host", [PEER_LINK_LOCAL] = "local", [PEER_LINK_WIRE] = "wire"};
     struct peer_plan plan = peer_select(query);
     char text[64];
 
     peer_plan_text(&plan, "ipc", text, sizeof text);
-    printf("%-6s %-5s %-5s %-5s  %-28s %s\n", links[query->link], yes_no(true, query->peer_ok),
+    printf("%-6s %-5s %-5s %-5s  %-25s ", peer_link_name(query->link), yes_no(true, query->peer_ok),
            yes_no(query->peer_ok, query->line_ok), yes_no(query->link != PEER_LINK_HOST, query->nccl_ok),
-           text, plan.reason);
+           text);
+    if (plan.path == PEER_PATH_PEER) {
+        printf("row: ");
+        peer_select_print_row(stdout, query);
+        printf("\n");
+    } else {
+        printf("%s\n", plan.reason);
+    }
 }
 
 /* For each link, whatever the peer path's probe and the search for NCCL may come to. */
 static void print_plans(struct peer_query query)
 {
-    printf("%-6s %-5s %-5s %-5s  %-28s %s\n", "link", "peers", "lines", "NCCL", "plan", "from");
+    printf("%-6s %-5s %-5s %-5s  %-25s %s\n", "link", "peers", "lines", "NCCL", "plan", "from");
     for (int link = PEER_LINK_HOST; link <= PEER_LINK_WIRE; link++) {
         query.link = (enum peer_link)link;
         query.nccl_ok = link != PEER_LINK_HOST;
