@@ -86,7 +86,7 @@ static void print_communicator(PEER_Comm comm)
 static void print_measure(const struct perf *perf)
 {
     const struct perf_options *options = &perf->options;
-    char iters[32] = "as many calls as take some 30 ms";
+    char iters[64] = "as many calls as take some 30 ms";
 
     if (options->iters > 0)
         snprintf(iters, sizeof iters, "%d calls", options->iters);
