@@ -323,28 +323,32 @@ PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
     memcpy(to, w, BYTES);
 }
 
-    /* Stores to a peer's staging. A line that the peer's CPU has read lies in that CPU's caches. Where the two share a
+    #if defined(__x86_64__)
+
+/* Stores to a peer's staging. A line that the peer's CPU has read lies in that CPU's caches. Where the two share a
  * cache, taking it back costs little; where they don't (other core complex, other socket) it costs some 25 ns a
  * line, and a streaming store past all caches 2 ns (43,008 bytes: 22 us against 5). In the near case streaming loses
  * (4.2 us against 6.5). A virtual CPU's place changes as the host pleases, so nothing is assumed: plain stores
  * are timed as they happen, and where a line costs more than FAR_TICKS twice in a row, the next STREAMED pushes
  * stream. Which kind a rank uses is its own affair, its peers see the same bytes. */
-    #if defined(__x86_64__)
-
 struct Pusher {
     static constexpr uint64_t FAR_TICKS = 18; /* of the time stamp counter, some 7 ns */
     static constexpr uint32_t STREAMED = 100;
+    static constexpr uint32_t SAMPLE = 8; /* of plain pushes one in so many is timed, while all is near */
     static constexpr uint64_t LINES = 64; /* fewer are not worth it, and not timed */
 
     peer_pace &pace;
-    const bool worth;
-    const bool streaming;
-    const uint64_t start;
+    bool streaming, timing = false;
+    uint64_t start = 0;
 
     PEER_FN Pusher(const peer_call &c, uint64_t lines)
-        : pace(*c.pace), worth(lines >= LINES), streaming(worth && c.pace->streamed > 0),
-          start(worth ? __rdtsc() : 0)
+        : pace(*c.pace), streaming(lines >= LINES && c.pace->streamed > 0)
     {
+        if (streaming || lines < LINES)
+            return;
+        timing = pace.far > 0 || pace.plain++ % SAMPLE == 0;
+        if (timing)
+            start = __rdtsc();
     }
 
     template <bool STREAM>
@@ -368,7 +372,7 @@ struct Pusher {
         if (streaming) {
             _mm_sfence(); /* streaming stores are not ordered with the flag by themselves */
             pace.streamed--;
-        } else if (worth && timed > 0) {
+        } else if (timing && timed > 0) {
             pace.far = __rdtsc() - start > FAR_TICKS * timed ? pace.far + 1 : 0;
             pace.streamed = pace.far >= 2 ? STREAMED : 0;
         }

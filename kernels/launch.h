@@ -102,6 +102,7 @@ struct peer_control {
 struct peer_pace {
     uint32_t streamed; /* pushes that are still to stream */
     uint32_t far;      /* pushes in a row that found the lines far away */
+    uint32_t plain;    /* pushes that did not stream */
 };
 
 /* ---- One call ------------------------------------------------------------------------------------------- */

@@ -285,14 +285,31 @@ template <class T, uint32_t BYTES>
 PEER_FN Pack<T, BYTES> load_part(const T *from, uint64_t left)
 {
     Pack<T, BYTES> x = {};
-    memcpy(x.w, from, left * sizeof(T) < BYTES ? left * sizeof(T) : BYTES);
+    uint64_t bytes = left * sizeof(T) < BYTES ? left * sizeof(T) : BYTES;
+    #ifdef __AVX512BW__
+    /* Straight into a register: a wide load of what a narrow store just wrote would wait for the stores before it,
+     * and those are on their way to a peer. */
+    if constexpr (BYTES == 64) {
+        __m512i v = _mm512_maskz_loadu_epi8(~0ull >> (64 - bytes), from);
+        memcpy(x.w, &v, sizeof v);
+        return x;
+    }
+    #endif
+    memcpy(x.w, from, bytes);
     return x;
 }
 
 template <class T, uint32_t BYTES>
 PEER_FN void store_part(T *to, uint64_t left, const Pack<T, BYTES> &x)
 {
-    memcpy(to, x.w, left * sizeof(T) < BYTES ? left * sizeof(T) : BYTES);
+    uint64_t bytes = left * sizeof(T) < BYTES ? left * sizeof(T) : BYTES;
+    #ifdef __AVX512BW__
+    if constexpr (BYTES == 64) {
+        _mm512_mask_storeu_epi8(to, ~0ull >> (64 - bytes), _mm512_loadu_si512(x.w));
+        return;
+    }
+    #endif
+    memcpy(to, x.w, bytes);
 }
 
 #endif

@@ -175,6 +175,11 @@ static int check_buffers(struct peer_comm *comm, const struct request *r)
     size_t element = peer_datatype_bytes(r->datatype), bytes;
     uintptr_t send = (uintptr_t)r->sendbuf, recv = (uintptr_t)r->recvbuf;
     int status;
+    /* On the host device the same buffers again are right again, and a call takes 0.1 us in all. (GPU memory may have
+     * been freed since.) */
+    if (comm->link == PEER_LINK_HOST && like_last(comm, r) && comm->last.plan.path == PEER_PATH_PEER &&
+        r->sendbuf == comm->last.call.sendbuf && r->recvbuf == comm->last.call.recvbuf)
+        return PEER_SUCCESS;
     if (__builtin_mul_overflow(r->count, element, &bytes) || bytes > PTRDIFF_MAX)
         return peer_error(PEER_ERR_COUNT, "%zu elements of %zu bytes are more than memory has addresses",
                           r->count, element);

@@ -26,6 +26,7 @@ struct row {
 
 static const struct row rows[] = {
     /* Two and more ranks on two cores, see docs/results. */
+    {HOST, PEER_COLL_ALLREDUCE, 2, 2, 16, PEER_ALGO_ONESHOT, PEER_PROTO_LL, 1, 1},
     {HOST, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
     {HOST, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
     {HOST, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
