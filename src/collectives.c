@@ -175,11 +175,6 @@ static int check_buffers(struct peer_comm *comm, const struct request *r)
     size_t element = peer_datatype_bytes(r->datatype), bytes;
     uintptr_t send = (uintptr_t)r->sendbuf, recv = (uintptr_t)r->recvbuf;
     int status;
-    /* On the host device the same buffers again are right again, and a call takes 0.1 us in all. (GPU memory may have
-     * been freed since.) */
-    if (comm->link == PEER_LINK_HOST && like_last(comm, r) && comm->last.plan.path == PEER_PATH_PEER &&
-        r->sendbuf == comm->last.call.sendbuf && r->recvbuf == comm->last.call.recvbuf)
-        return PEER_SUCCESS;
     if (__builtin_mul_overflow(r->count, element, &bytes) || bytes > PTRDIFF_MAX)
         return peer_error(PEER_ERR_COUNT, "%zu elements of %zu bytes are more than memory has addresses",
                           r->count, element);
@@ -197,6 +192,22 @@ static int check_buffers(struct peer_comm *comm, const struct request *r)
     return PEER_SUCCESS;
 }
 
+/* On the host device the last call again, with the same buffers, is right again, and such a call takes 0.1 us in all.
+ * (GPU memory may have been freed since.) */
+static bool repeats_last(const struct peer_comm *comm, const struct request *r)
+{
+    const struct peer_last_call *last = &comm->last;
+    return comm->link == PEER_LINK_HOST && like_last(comm, r) && last->plan.path == PEER_PATH_PEER &&
+           r->sendbuf == last->call.sendbuf && r->recvbuf == last->call.recvbuf;
+}
+
+/* Arguments of a reduction, count 0 or not. */
+static int check_arguments(struct peer_comm *comm, const struct request *r)
+{
+    int status = check_reduction(r->datatype, r->op);
+    return status == PEER_SUCCESS && r->count != 0 ? check_buffers(comm, r) : status;
+}
+
 int PEER_Allreduce(const void *sendbuf, void *recvbuf, size_t count, PEER_Datatype datatype, PEER_Op op,
                    PEER_Comm comm, PEER_Stream stream)
 {
@@ -210,10 +221,8 @@ int PEER_Allreduce(const void *sendbuf, void *recvbuf, size_t count, PEER_Dataty
         .stream = stream,
     };
     int status = peer_comm_check(comm);
-    if (status == PEER_SUCCESS)
-        status = check_reduction(datatype, op);
-    if (status == PEER_SUCCESS && count != 0)
-        status = check_buffers(comm, &r);
+    if (status == PEER_SUCCESS && !repeats_last(comm, &r))
+        status = check_arguments(comm, &r);
     if (status == PEER_SUCCESS)
         status = peer_fault_check(comm);
     if (status != PEER_SUCCESS || count == 0)
