@@ -35,14 +35,26 @@ enum {
 #undef PEER_STATUS_ENUM
 };
 
-/* X(name, bytes, text) */
+/* X(name, bytes, text). Integers are two's complement. FLOAT8_E4M3 has no infinities (OCP's E4M3FN), FLOAT8_E5M2
+ * has; a complex number is two floats, real part first; BOOL is one byte, 0 is false and all else true. */
 #define PEER_DATATYPES(X)                                                                                    \
+    X(PEER_INT8, 1, "int8")                                                                                  \
+    X(PEER_UINT8, 1, "uint8")                                                                                \
+    X(PEER_INT16, 2, "int16")                                                                                \
+    X(PEER_UINT16, 2, "uint16")                                                                              \
     X(PEER_INT32, 4, "int32")                                                                                \
+    X(PEER_UINT32, 4, "uint32")                                                                              \
     X(PEER_INT64, 8, "int64")                                                                                \
+    X(PEER_UINT64, 8, "uint64")                                                                              \
     X(PEER_FLOAT16, 2, "fp16")                                                                               \
     X(PEER_BFLOAT16, 2, "bf16")                                                                              \
     X(PEER_FLOAT32, 4, "fp32")                                                                               \
-    X(PEER_FLOAT64, 8, "fp64")
+    X(PEER_FLOAT64, 8, "fp64")                                                                               \
+    X(PEER_FLOAT8_E4M3, 1, "fp8e4m3")                                                                        \
+    X(PEER_FLOAT8_E5M2, 1, "fp8e5m2")                                                                        \
+    X(PEER_COMPLEX64, 8, "complex64")                                                                        \
+    X(PEER_COMPLEX128, 16, "complex128")                                                                     \
+    X(PEER_BOOL, 1, "bool")
 
 typedef enum {
 #define PEER_DATATYPE_ENUM(name, bytes, text) name,
@@ -50,11 +62,19 @@ typedef enum {
 #undef PEER_DATATYPE_ENUM
 } PEER_Datatype;
 
-/* X(name, text) */
+/* X(name, text). The logical ones give 0 or 1. */
 #define PEER_OPS(X)                                                                                          \
     X(PEER_SUM, "sum")                                                                                       \
+    X(PEER_PROD, "prod")                                                                                     \
     X(PEER_MIN, "min")                                                                                       \
-    X(PEER_MAX, "max")
+    X(PEER_MAX, "max")                                                                                       \
+    X(PEER_AVG, "avg")                                                                                       \
+    X(PEER_LAND, "land")                                                                                     \
+    X(PEER_LOR, "lor")                                                                                       \
+    X(PEER_LXOR, "lxor")                                                                                     \
+    X(PEER_BAND, "band")                                                                                     \
+    X(PEER_BOR, "bor")                                                                                       \
+    X(PEER_BXOR, "bxor")
 
 typedef enum {
 #define PEER_OP_ENUM(name, text) name,

@@ -25,7 +25,7 @@
 #ifndef PEER_KERNELS_ALLREDUCE_H
 #define PEER_KERNELS_ALLREDUCE_H
 
-#include "protocol.h"
+#include "packs.h"
 
 namespace
 {
@@ -44,106 +44,49 @@ PEER_FN Part part_of(const peer_call &c, uint32_t p, uint32_t r)
     return {first, (uint32_t)(left < c.stride ? left : c.stride)};
 }
 
-/* ---- line and ll ---------------------------------------------------------------------------------------- */
+/* In rank r's slab: pack 0 of `writer` in a region of piece p. `staged`: a pack's bytes there. */
+PEER_FN char *packs_at(const Block &b, uint32_t r, uint32_t p, uint32_t region, uint32_t writer,
+                       uint32_t staged)
+{
+    uint64_t before = (uint64_t)(region * b.c.nranks + writer) * b.c.stride;
+    return half_at(b.c, r, b.c.protocol, half_of(b)) + b.turn + p % PEER_RING * b.c.slot_bytes +
+           before * staged;
+}
 
-template <class T, class Op, class Format, bool WHOLE>
-struct Lines {
-    static constexpr uint32_t LINES = /* of a pack: the fewest that hold whole elements */
-        Format::WORDS * 4 % sizeof(T) == 0   ? 1
-        : Format::WORDS * 8 % sizeof(T) == 0 ? 2
-                                             : 4;
-    static constexpr uint32_t BYTES = LINES * Format::WORDS * 4;
-    static constexpr uint32_t GROUP = LINES < TOGETHER ? TOGETHER / LINES : 1; /* peers read together */
-    using MyPack = Pack<T, BYTES>;
-    using MyAccumulator = Accumulator<T, BYTES, Op>;
+/* What the steps of every protocol need. */
+template <class T, class Op, class Packs, bool WHOLE>
+struct Steps {
+    using MyPack = typename Packs::MyPack;
 
     Block &b;
     Op op;
-    MyPack ahead = {}; /* of this rank: this thread's first pack of oneshot */
+    const Buffers<T, Packs::BYTES, WHOLE> buffers;
+    const uint64_t count;
 
-    PEER_FN Lines(Block &block, Op operation) : b(block), op(operation)
+    PEER_FN Steps(Block &block, Op operation)
+        : b(block), op(operation), buffers(block.c), count(block.c.count)
     {
+    }
+
+    PEER_FN uint32_t tag(uint32_t p) const
+    {
+        return b.state.epoch + p;
     }
 
     PEER_FN MyPack load_own(uint64_t i) const
     {
-        const peer_call &c = b.c;
-        return load_pack<T, BYTES, WHOLE>((const T *)c.sendbuf, i, c.count, c.align);
+        return buffers.load(0, i, count);
     }
 
     PEER_FN void store_own(uint64_t i, const MyPack &x) const
     {
-        const peer_call &c = b.c;
-        store_pack<T, BYTES, WHOLE>((T *)c.recvbuf, i, c.count, c.align, x);
+        if (b.c.keep)
+            buffers.store(0, i, count, x);
     }
 
     PEER_FN char *packs(uint32_t r, uint32_t p, uint32_t region, uint32_t writer) const
     {
-        return packs_at(b, r, p, region, writer, LINES * 16);
-    }
-
-    /* Line k of pack j: neighbours in j are neighbours in memory, so that a warp stores one run. */
-    PEER_FN char *line_of(char *packs, uint32_t j, uint32_t k) const
-    {
-        return packs + ((uint64_t)k * b.c.stride + j) * 16;
-    }
-
-    PEER_FN void push(char *packs, uint32_t j, const MyPack &x, uint32_t tag) const
-    {
-        PEER_UNROLL
-        for (uint32_t k = 0; k < LINES; k++)
-            Format::store(line_of(packs, j, k), x.w + k * Format::WORDS, tag);
-    }
-
-    /* Waits for pack j of the ranks r0 .. r0+G-1, as far as wanted(r) says so. from(r): where r's packs lie here. */
-    template <uint32_t G, class Wanted, class From>
-    PEER_FN bool pull(uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted, From from, MyPack (&x)[G])
-    {
-        return wait_until(b, [&] {
-            Line line[G][LINES];
-            bool fresh = true;
-            PEER_UNROLL
-            for (uint32_t i = 0; i < G; i++) {
-                if (!wanted(r0 + i))
-                    continue;
-                PEER_UNROLL
-                for (uint32_t k = 0; k < LINES; k++)
-                    line[i][k] = Format::load(line_of(from(r0 + i), j, k));
-            }
-            PEER_UNROLL
-            for (uint32_t i = 0; i < G; i++) {
-                if (!wanted(r0 + i))
-                    continue;
-                PEER_UNROLL
-                for (uint32_t k = 0; k < LINES; k++) {
-                    fresh = fresh && Format::fresh(line[i][k], tag);
-                    Format::unpack(line[i][k], x[i].w + k * Format::WORDS);
-                }
-            }
-            return fresh;
-        });
-    }
-
-    /* Pack j combined over all ranks, this rank's being `own`; the peers' lie in region 0. */
-    PEER_FN bool reduce(const MyPack &own, uint32_t p, uint32_t j, MyPack &result)
-    {
-        const peer_call &c = b.c;
-        MyAccumulator acc;
-        auto wanted = [&](uint32_t r) { return r < c.nranks && r != c.rank; };
-        auto from = [&](uint32_t r) { return packs(c.rank, p, 0, r); };
-        uint32_t r0 = 0;
-        do {
-            MyPack x[GROUP];
-            PEER_UNROLL
-            for (uint32_t i = 0; i < GROUP; i++)
-                x[i] = own; /* where it stays, or until the peer's is here */
-            if (!pull(r0, j, b.epoch + p, wanted, from, x))
-                return false;
-            acc.combine(x, r0, c.nranks, op);
-            r0 += GROUP;
-        } while (r0 < c.nranks);
-        result = acc.result();
-        return true;
+        return packs_at(b, r, p, region, writer, Packs::STAGED);
     }
 
     /* This thread's share of its block's run of a part: packs begin(), begin() + nthreads, ... below end(part). */
@@ -156,6 +99,31 @@ struct Lines {
     {
         uint32_t end = (b.at.block + 1) * b.c.block_packs;
         return end < part.count ? end : part.count;
+    }
+};
+
+/* ---- line and ll ---------------------------------------------------------------------------------------- */
+
+template <class T, class Op, class Packs, bool WHOLE>
+struct Lines : Steps<T, Op, Packs, WHOLE> {
+    using Base = Steps<T, Op, Packs, WHOLE>;
+    using MyPack = typename Packs::MyPack;
+    using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::packs, Base::begin, Base::end;
+
+    MyPack ahead = {}; /* of this rank: this thread's first pack of oneshot */
+
+    using Base::Base;
+
+    PEER_FN void push(uint32_t r, uint32_t p, uint32_t region, uint32_t j, const MyPack &x) const
+    {
+        Packs::push(packs(r, p, region, b.c.rank), b.c.stride, j, x, tag(p));
+    }
+
+    /* Pack j combined over all ranks, this rank's being `own`; the peers' lie in region 0. */
+    PEER_FN bool reduce(const MyPack &own, uint32_t p, uint32_t j, MyPack &result)
+    {
+        auto from = [&](uint32_t r) { return packs(b.c.rank, p, 0, r); };
+        return Packs::reduce(b, b.c.stride, j, tag(p), own, op, from, result);
     }
 
     /* body(r, j) for this thread's share of the block's runs of all peers' parts, as one loop: so that it takes as
@@ -193,7 +161,7 @@ struct Lines {
         for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
             MyPack x = load_own_of(part, p, j);
             for (uint32_t i = 1; i < c.nranks; i++)
-                push(packs(peer_at(c, i), p, 0, c.rank), j, x, b.epoch + p);
+                push(peer_at(c, i), p, 0, j, x);
         }
     }
 
@@ -212,7 +180,7 @@ struct Lines {
     PEER_FN void scatter(uint32_t p)
     {
         over_peers(p, [&](uint32_t r, uint32_t j) {
-            push(packs(r, p, 0, b.c.rank), j, load_own(part_of(b.c, p, r).first + j), b.epoch + p);
+            push(r, p, 0, j, load_own(part_of(b.c, p, r).first + j));
             return true;
         });
     }
@@ -226,7 +194,7 @@ struct Lines {
             if (!reduce(load_own(part.first + j), p, j, result))
                 return false;
             for (uint32_t i = 1; i < c.nranks; i++)
-                push(packs(peer_at(c, i), p, 1, c.rank), j, result, b.epoch + p);
+                push(peer_at(c, i), p, 1, j, result);
             store_own(part.first + j, result);
         }
         return true;
@@ -235,12 +203,10 @@ struct Lines {
     PEER_FN bool gather(uint32_t p)
     {
         return over_peers(p, [&](uint32_t r, uint32_t j) {
-            MyPack x[1];
-            auto from = [&](uint32_t writer) { return packs(b.c.rank, p, 1, writer); };
-            bool ok = pull(
-                r, j, b.epoch + p, [](uint32_t) { return true; }, from, x);
+            MyPack x;
+            bool ok = Packs::pull_one(b, packs(b.c.rank, p, 1, r), b.c.stride, j, tag(p), x);
             if (ok)
-                store_own(part_of(b.c, p, r).first + j, x[0]);
+                store_own(part_of(b.c, p, r).first + j, x);
             return ok;
         });
     }
@@ -248,23 +214,16 @@ struct Lines {
 
 /* ---- flag ----------------------------------------------------------------------------------------------- */
 
-template <class T, class Op, bool WHOLE>
-struct Flags {
-    static constexpr uint32_t BYTES = PEER_VECTOR;
-    using MyPack = Pack<T, BYTES>;
-    using MyAccumulator = Accumulator<T, BYTES, Op>;
+template <class T, class Op, class Packs, bool WHOLE>
+struct Flags : Steps<T, Op, Packs, WHOLE> {
+    using Base = Steps<T, Op, Packs, WHOLE>;
+    using MyPack = typename Packs::MyPack;
+    using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::packs, Base::begin, Base::end;
 
-    Block &b;
-    Op op;
-    /* Of the call, so that a CPU's compiler need not suppose that the data's stores change it. */
-    const T *const send;
-    T *const recv;
-    const uint64_t count;
-    const uint32_t align, rank, nranks;
+    const uint32_t rank, nranks;
 
     PEER_FN Flags(Block &block, Op operation)
-        : b(block), op(operation), send((const T *)b.c.sendbuf), recv((T *)b.c.recvbuf), count(b.c.count),
-          align(b.c.align), rank(b.c.rank), nranks(b.c.nranks)
+        : Base(block, operation), rank(block.c.rank), nranks(block.c.nranks)
     {
     }
 
@@ -272,79 +231,11 @@ struct Flags {
     {
     }
 
-    PEER_FN MyPack load_own(uint64_t i) const
-    {
-        return load_pack<T, BYTES, WHOLE>(send, i, count, align);
-    }
-
-    PEER_FN void store_own(uint64_t i, const MyPack &x) const
-    {
-        store_pack<T, BYTES, WHOLE>(recv, i, count, align, x);
-    }
-
-    PEER_FN char *packs(uint32_t r, uint32_t p, uint32_t region, uint32_t writer) const
-    {
-        return packs_at(b, r, p, region, writer, BYTES);
-    }
-
-    PEER_FN static MyPack load_staged(const char *packs, uint32_t j)
-    {
-        MyPack x;
-        load_chunks<BYTES, ChunkOf<BYTES>::VALUE>(x.w, packs + (uint64_t)j * BYTES);
-        return x;
-    }
-
-    /* This block's run of a part: packs begin() .. end(part)-1, shared among its threads. */
-    PEER_FN uint32_t begin() const
-    {
-        return b.at.block * b.c.block_packs + b.at.thread;
-    }
-
-    PEER_FN uint32_t end(const Part &part) const
-    {
-        uint32_t end = (b.at.block + 1) * b.c.block_packs;
-        return end < part.count ? end : part.count;
-    }
-
-    template <bool STREAM>
-    PEER_FN void copy_run(char *to, const Part &part) const
-    {
-        const uint32_t stop = end(part), step = b.at.nthreads;
-        for (uint32_t j = begin(); j < stop; j += step)
-            Pusher::store<STREAM>(to + (uint64_t)j * BYTES, load_own(part.first + j).w);
-    }
-
     /* Writes this rank's own packs of a part to rank r. */
     PEER_FN void push_own(const Part &part, uint32_t r, uint32_t p) const
     {
-        char *to = packs(r, p, 0, rank);
-        const uint64_t lines = end(part) > begin() ? end(part) - begin() : 0;
-        Pusher pusher(b.c, lines);
-        if (pusher.streaming)
-            copy_run<true>(to, part);
-        else
-            copy_run<false>(to, part);
-        pusher.end(lines);
-    }
-
-    /* Pack j of the part combined over all ranks. The peers' packs lie at `staged`, a writer's `apart` from the
-     * next's. */
-    PEER_FN MyPack reduce(const Part &part, uint32_t j, const char *staged, uint64_t apart) const
-    {
-        MyAccumulator acc;
-        uint32_t r0 = 0;
-        do {
-            MyPack x[TOGETHER];
-            PEER_UNROLL
-            for (uint32_t i = 0; i < TOGETHER; i++) {
-                if (i > 0 && r0 + i >= nranks)
-                    break;
-                x[i] = r0 + i == rank ? load_own(part.first + j) : load_staged(staged + (r0 + i) * apart, j);
-            }
-            acc.combine(x, r0, nranks, op);
-            r0 += TOGETHER;
-        } while (r0 < nranks);
-        return acc.result();
+        push_run(b, packs(r, p, 0, rank), begin(), end(part),
+                 [&](uint32_t j) { return load_own(part.first + j); });
     }
 
     /* body(j, pack) for each pack of this block's run of a part, combined over all ranks. */
@@ -352,10 +243,11 @@ struct Flags {
     PEER_FN void reduce_run(const Part &part, uint32_t p, Body body) const
     {
         const char *staged = packs(rank, p, 0, 0);
-        const uint64_t apart = (uint64_t)b.c.stride * BYTES;
+        const uint64_t apart = (uint64_t)b.c.stride * Packs::STAGED;
         const uint32_t stop = end(part), step = b.at.nthreads;
         for (uint32_t j = begin(); j < stop; j += step)
-            body(j, reduce(part, j, staged, apart));
+            body(j,
+                 Packs::reduce(staged, apart, j, rank, nranks, op, [&] { return load_own(part.first + j); }));
     }
 
     PEER_FN void oneshot_send(uint32_t p)
@@ -363,13 +255,13 @@ struct Flags {
         Part part = part_of(b.c, p, 0);
         for (uint32_t i = 1; i < nranks; i++)
             push_own(part, peer_at(b.c, i), p);
-        signal_peers(b, 0, b.epoch + p);
+        signal_peers(b, 0, tag(p));
     }
 
     PEER_FN bool oneshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        if (!wait_peers(b, 0, b.epoch + p))
+        if (!wait_peers(b, 0, tag(p)))
             return false;
         reduce_run(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
         return true;
@@ -381,7 +273,7 @@ struct Flags {
             uint32_t r = peer_at(b.c, i);
             push_own(part_of(b.c, p, r), r, p);
         }
-        signal_peers(b, 0, b.epoch + p);
+        signal_peers(b, 0, tag(p));
     }
 
     template <bool STREAM>
@@ -389,7 +281,7 @@ struct Flags {
     {
         reduce_run(part, p, [&](uint32_t j, const MyPack &x) {
             for (uint32_t i = 1; i < nranks; i++)
-                Pusher::store<STREAM>(packs(peer_at(b.c, i), p, 1, rank) + (uint64_t)j * BYTES, x.w);
+                Pusher::store<STREAM>(packs(peer_at(b.c, i), p, 1, rank) + (uint64_t)j * Packs::STAGED, x.w);
             store_own(part.first + j, x);
         });
     }
@@ -397,7 +289,7 @@ struct Flags {
     PEER_FN bool twoshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, rank);
-        if (!wait_peers(b, 0, b.epoch + p))
+        if (!wait_peers(b, 0, tag(p)))
             return false;
         Pusher pusher(b.c, end(part) > begin() ? end(part) - begin() : 0);
         if (pusher.streaming)
@@ -405,13 +297,13 @@ struct Flags {
         else
             reduce_and_push<false>(part, p);
         pusher.end(0);
-        signal_peers(b, 1, b.epoch + p);
+        signal_peers(b, 1, tag(p));
         return true;
     }
 
     PEER_FN bool gather(uint32_t p)
     {
-        if (!wait_peers(b, 1, b.epoch + p))
+        if (!wait_peers(b, 1, tag(p)))
             return false;
         for (uint32_t i = 1; i < nranks; i++) {
             uint32_t r = peer_at(b.c, i);
@@ -419,7 +311,7 @@ struct Flags {
             const char *from = packs(rank, p, 1, r);
             const uint32_t stop = end(part), step = b.at.nthreads;
             for (uint32_t j = begin(); j < stop; j += step)
-                store_own(part.first + j, load_staged(from, j));
+                store_own(part.first + j, Packs::load(from, j));
         }
         return true;
     }
@@ -427,14 +319,8 @@ struct Flags {
 
 /* ---- The order of steps --------------------------------------------------------------------------------- */
 
-/* A step's verdict for the whole block, when more steps follow. */
-PEER_FN bool step_ended(const Block &b, bool ok)
-{
-    return b.c.npieces == 1 ? ok : block_all(ok);
-}
-
-template <class Steps>
-PEER_FN void oneshot(Block &b, Steps &s)
+template <class MySteps>
+PEER_FN void oneshot(Block &b, MySteps &s)
 {
     s.load_ahead();
     enter(b);
@@ -444,13 +330,13 @@ PEER_FN void oneshot(Block &b, Steps &s)
     for (uint32_t p = 0; p < b.c.npieces; p++) {
         if (p + 1 < b.c.npieces)
             s.oneshot_send(p + 1);
-        if (!step_ended(b, s.oneshot_reduce(p)))
+        if (!step_ended(b.c.npieces, s.oneshot_reduce(p)))
             return;
     }
 }
 
-template <class Steps>
-PEER_FN void twoshot(Block &b, Steps &s)
+template <class MySteps>
+PEER_FN void twoshot(Block &b, MySteps &s)
 {
     enter(b);
     s.scatter(0);
@@ -459,31 +345,26 @@ PEER_FN void twoshot(Block &b, Steps &s)
     for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
         if (t < b.c.npieces)
             s.scatter(t);
-        if (t <= b.c.npieces && !step_ended(b, s.twoshot_reduce(t - 1)))
+        if (t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
             return;
-        if (t >= 2 && !step_ended(b, s.gather(t - 2)))
+        if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
             return;
     }
 }
 
-/* How data travel under a protocol. */
 template <class T, class Op, uint32_t PROTOCOL, bool WHOLE>
 struct StepsOf {
-    using Type = Flags<T, Op, WHOLE>;
+    using Packs = typename PacksOf<T, PROTOCOL>::Type;
+    using Type = Lines<T, Op, Packs, WHOLE>;
 };
 
 template <class T, class Op, bool WHOLE>
-struct StepsOf<T, Op, PEER_PROTO_LINE, WHOLE> {
-    using Type = Lines<T, Op, LineFormat, WHOLE>;
+struct StepsOf<T, Op, PEER_PROTO_FLAG, WHOLE> {
+    using Type = Flags<T, Op, FlagPacks<T>, WHOLE>;
 };
 
-template <class T, class Op, bool WHOLE>
-struct StepsOf<T, Op, PEER_PROTO_LL, WHOLE> {
-    using Type = Lines<T, Op, LlFormat, WHOLE>;
-};
-
-template <uint32_t ALGORITHM, class Steps>
-PEER_FN void run(Block &b, Steps steps)
+template <uint32_t ALGORITHM, class MySteps>
+PEER_FN void run(Block &b, MySteps steps)
 {
     if constexpr (ALGORITHM == PEER_ALGO_ONESHOT)
         oneshot(b, steps);
@@ -498,10 +379,10 @@ PEER_FN void allreduce(Block &b, Op op)
 {
     using Whole = typename StepsOf<T, Op, PROTOCOL, true>::Type;
     using Ragged = typename StepsOf<T, Op, PROTOCOL, false>::Type;
-    constexpr uint32_t N = Whole::BYTES / sizeof(T);
+    constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
     look(b);
     if constexpr (Op::HOT) {
-        if (b.c.align >= ChunkOf<Whole::BYTES>::VALUE && b.c.npacks * N == b.c.count) {
+        if (b.c.align >= ChunkOf<BYTES>::VALUE && b.c.npacks * (BYTES / sizeof(T)) == b.c.count) {
             run<ALGORITHM>(b, Whole(b, op));
             return;
         }

@@ -1,5 +1,5 @@
-/* Barrier: each rank's block 0 signals every peer (phase 0) and waits for every peer's signal. It moves no data,
- * takes one epoch, and is a rendezvous of all ranks, so a call like any other for kernels/protocol.h. */
+/* Barrier: each rank's block 0 announces itself to every peer and waits for every peer. It moves no data, takes one
+ * epoch, and is a rendezvous of all ranks, so a call like any other for kernels/protocol.h. */
 #ifndef PEER_KERNELS_BARRIER_H
 #define PEER_KERNELS_BARRIER_H
 
@@ -12,9 +12,9 @@ PEER_FN void barrier(Block &b)
 {
     look(b);
     enter(b);
-    signal_peers(b, 0, b.epoch);
+    announce(b);
     if (advance(b))
-        wait_peers(b, 0, b.epoch);
+        wait_announced(b);
 }
 
 } // namespace

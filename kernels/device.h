@@ -37,11 +37,17 @@ struct Place {
 
 #ifdef __CUDACC__ /* ------------------------------------------------------------------------------ CUDA form */
 
-    #define PEER_FN     __device__ __forceinline__
-    #define PEER_UNROLL _Pragma("unroll")
+    #define PEER_FN __device__ __forceinline__
+    /* The loop that follows is unrolled: on the GPU, on both, on neither. */
+    #define PEER_UNROLL      _Pragma("unroll")
+    #define PEER_UNROLL_BOTH _Pragma("unroll")
+    #define PEER_NO_UNROLL   _Pragma("unroll 1")
 
 /* Bytes that one thread moves at once under the flag protocol. */
 constexpr uint32_t PEER_VECTOR = 16;
+
+/* See the CPU form. A thread has no registers of vectors: nothing is as long as one. */
+constexpr uint32_t REGISTER = UINT32_MAX;
 
 /* Peers whose data are loaded together, before the first is looked at. */
 constexpr uint32_t TOGETHER = 8;
@@ -114,6 +120,19 @@ PEER_FN uint32_t flag_load(const uint32_t *flag)
 {
     uint32_t tag;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(tag) : "l"(flag) : "memory");
+    return tag;
+}
+
+/* Flags that order nothing but themselves. */
+PEER_FN void flag_store_relaxed(uint32_t *flag, uint32_t tag)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(tag) : "memory");
+}
+
+PEER_FN uint32_t flag_load_relaxed(const uint32_t *flag)
+{
+    uint32_t tag;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(tag) : "l"(flag) : "memory");
     return tag;
 }
 
@@ -197,6 +216,8 @@ struct Pusher {
 
     #define PEER_FN inline __attribute__((always_inline))
     #define PEER_UNROLL
+    #define PEER_UNROLL_BOTH _Pragma("GCC unroll 16")
+    #define PEER_NO_UNROLL
 
 constexpr uint32_t PEER_VECTOR = 64; /* a cache line */
 constexpr uint32_t TOGETHER = 1;
@@ -281,6 +302,16 @@ PEER_FN uint32_t flag_load(const uint32_t *flag)
     return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
+PEER_FN void flag_store_relaxed(uint32_t *flag, uint32_t tag)
+{
+    __atomic_store_n(flag, tag, __ATOMIC_RELAXED);
+}
+
+PEER_FN uint32_t flag_load_relaxed(const uint32_t *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_RELAXED);
+}
+
 PEER_FN void fence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -311,16 +342,46 @@ struct ChunkOf {
     static constexpr uint32_t VALUE = 1;
 };
 
+    /* Bytes that the instruction set moves and computes with at once. */
+    #if defined(__AVX512F__)
+constexpr uint32_t REGISTER = 64;
+    #elif defined(__AVX2__)
+constexpr uint32_t REGISTER = 32;
+    #else
+constexpr uint32_t REGISTER = 16;
+    #endif
+
+/* A register of A, and the same in memory of any alignment and type. */
+template <class A>
+struct VectorOf {
+    typedef A Type __attribute__((vector_size(REGISTER)));
+    typedef A Anywhere __attribute__((vector_size(REGISTER), aligned(1), may_alias));
+};
+
+/* memcpy in moves of the size that the data are then used in: a load of what two narrower stores have just written
+ * waits for them. */
+template <uint32_t BYTES>
+PEER_FN void copy_bytes(void *to, const void *from)
+{
+    using Move = VectorOf<uint32_t>::Anywhere;
+    if constexpr (BYTES % REGISTER == 0) {
+        for (uint32_t i = 0; i < BYTES / REGISTER; i++)
+            ((Move *)to)[i] = ((const Move *)from)[i];
+    } else {
+        memcpy(to, from, BYTES);
+    }
+}
+
 template <uint32_t BYTES, uint32_t CHUNK>
 PEER_FN void load_chunks(uint32_t (&w)[BYTES / 4], const void *from)
 {
-    memcpy(w, from, BYTES);
+    copy_bytes<BYTES>(w, from);
 }
 
 template <uint32_t BYTES, uint32_t CHUNK>
 PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
 {
-    memcpy(to, w, BYTES);
+    copy_bytes<BYTES>(to, w);
 }
 
     #if defined(__x86_64__)

@@ -1,22 +1,16 @@
 /* From a call's datatype, operation, algorithm and protocol, which are numbers, to the kernel, which is a template:
  * the one list that the host and the CUDA launcher instantiate from. SUM of the floating types that model code
- * uses has kernels of its own; all else shares one kernel for each datatype, which looks at the operation. */
+ * uses has kernels of its own; all else shares one kernel for each size of element, see kernels/cold.h. */
 #ifndef PEER_KERNELS_DISPATCH_H
 #define PEER_KERNELS_DISPATCH_H
 
 #include "allreduce.h"
 #include "barrier.h"
+#include "cold.h"
+#include "exchange.h"
 #include "probe.h"
 
 /* X(datatype, C++ type) */
-#define PEER_KERNEL_TYPES(X)                                                                                 \
-    X(PEER_INT32, int32_t)                                                                                   \
-    X(PEER_INT64, int64_t)                                                                                   \
-    X(PEER_FLOAT16, Half)                                                                                    \
-    X(PEER_BFLOAT16, BFloat)                                                                                 \
-    X(PEER_FLOAT32, float)                                                                                   \
-    X(PEER_FLOAT64, double)
-
 #define PEER_HOT_TYPES(X)                                                                                    \
     X(PEER_FLOAT16, Half)                                                                                    \
     X(PEER_BFLOAT16, BFloat)                                                                                 \
@@ -36,18 +30,18 @@ bool with_reduction(uint32_t datatype, uint32_t op, Body body)
 {
 #define HOT(name, T)                                                                                         \
     if (datatype == name && op == PEER_SUM) {                                                                \
-        body(Tag<T>(), Sum{op});                                                                             \
+        body(Tag<T>(), Sum());                                                                               \
         return true;                                                                                         \
     }
-#define ANY(name, T)                                                                                         \
+#define COLD(name, bytes, text)                                                                              \
     if (datatype == name) {                                                                                  \
-        body(Tag<T>(), AnyOp{op});                                                                           \
+        body(Tag<Cold<bytes>>(), AnyOp{datatype, op});                                                       \
         return true;                                                                                         \
     }
     PEER_HOT_TYPES(HOT)
-    PEER_KERNEL_TYPES(ANY)
+    PEER_DATATYPES(COLD)
 #undef HOT
-#undef ANY
+#undef COLD
     return false;
 }
 
@@ -56,22 +50,38 @@ struct Number {
     static constexpr uint32_t VALUE = V;
 };
 
+/* body(Number<protocol>) */
+template <class Body>
+void with_protocol(uint32_t protocol, Body body)
+{
+    if (protocol == PEER_PROTO_LINE)
+        body(Number<PEER_PROTO_LINE>());
+    else if (protocol == PEER_PROTO_LL)
+        body(Number<PEER_PROTO_LL>());
+    else
+        body(Number<PEER_PROTO_FLAG>());
+}
+
 /* body(Number<algorithm>, Number<protocol>) */
 template <class Body>
 void with_algorithm(uint32_t algorithm, uint32_t protocol, Body body)
 {
-    auto with_protocol = [&](auto a) {
-        if (protocol == PEER_PROTO_LINE)
-            body(a, Number<PEER_PROTO_LINE>());
-        else if (protocol == PEER_PROTO_LL)
-            body(a, Number<PEER_PROTO_LL>());
+    with_protocol(protocol, [&](auto p) {
+        if (algorithm == PEER_ALGO_ONESHOT)
+            body(Number<PEER_ALGO_ONESHOT>(), p);
         else
-            body(a, Number<PEER_PROTO_FLAG>());
-    };
-    if (algorithm == PEER_ALGO_ONESHOT)
-        with_protocol(Number<PEER_ALGO_ONESHOT>());
+            body(Number<PEER_ALGO_TWOSHOT>(), p);
+    });
+}
+
+/* body(Tag<type as wide as the unit of an exchange that moves>) */
+template <class Body>
+void with_unit(uint32_t unit, Body body)
+{
+    if (unit == 4)
+        body(Tag<uint32_t>());
     else
-        with_protocol(Number<PEER_ALGO_TWOSHOT>());
+        body(Tag<uint8_t>());
 }
 
 } // namespace

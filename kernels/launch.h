@@ -13,9 +13,26 @@
 extern "C" {
 #endif
 
+/* Functions that the GPU calls as well. */
+#ifdef __CUDACC__
+    #define PEER_BOTH static inline __host__ __device__
+#else
+    #define PEER_BOTH static inline
+#endif
+
 /* X(name, text) */
 #define PEER_COLLECTIVES(X)                                                                                  \
     X(PEER_COLL_ALLREDUCE, "allreduce")                                                                      \
+    X(PEER_COLL_REDUCE, "reduce")                                                                            \
+    X(PEER_COLL_BCAST, "bcast")                                                                              \
+    X(PEER_COLL_ALLGATHER, "allgather")                                                                      \
+    X(PEER_COLL_ALLGATHERV, "allgatherv")                                                                    \
+    X(PEER_COLL_REDUCE_SCATTER_BLOCK, "reduce_scatter_block")                                                \
+    X(PEER_COLL_REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(PEER_COLL_ALLTOALL, "alltoall")                                                                        \
+    X(PEER_COLL_ALLTOALLV, "alltoallv")                                                                      \
+    X(PEER_COLL_GATHER, "gather")                                                                            \
+    X(PEER_COLL_SCATTER, "scatter")                                                                          \
     X(PEER_COLL_BARRIER, "barrier")
 
 #define PEER_ALGORITHMS(X)                                                                                   \
@@ -39,20 +56,27 @@ enum peer_protocol { PEER_PROTOCOLS(PEER_NAME_ENUM) PEER_N_PROTOCOLS };
 /* The most threads of a block; a multiple of 32. */
 #define PEER_MAX_THREADS 512
 
-/* Pieces of a message that may be on their way at once, see kernels/allreduce.h. */
+/* Pieces of a message that may be on their way at once, see kernels/allreduce.h and kernels/exchange.h. */
 #define PEER_RING 4
+
+/* Small one-way calls that share a half of the staging, each in a place of its own; see kernels/protocol.h. */
+#define PEER_PLACES 16
 
 /* ---- Words that outlive a call -------------------------------------------------------------------------- */
 
 /* A rank's own state, in device memory that no peer maps: one copy for each block, so that blocks of one grid
- * read and move it on without meeting. All copies are equal between calls. One more, the last, holds `stopped`
- * for all. */
-#define PEER_STATES (PEER_MAX_BLOCKS + 1)
-
+ * read and move it on without meeting. All copies are equal between calls. */
 struct peer_state {
-    alignas(16) uint32_t epoch; /* tag of the next call's first piece; a call of p pieces takes p epochs */
-    uint32_t call;    /* number of the next call; its parity is the half of the staging that the call uses */
-    uint32_t swept;   /* for half h, bits 16h..16h+15: the sweep (epoch >> PEER_SWEEP_SHIFT) it last had */
+    alignas(16)
+        uint32_t epoch; /* tag of the next call's first piece; a call of p pieces takes p epochs or more */
+    uint32_t call;      /* number of the next call */
+    uint32_t group;     /* number of its group; its parity is the half of the staging that the group uses */
+    uint16_t place;     /* of the next call in its group */
+    uint16_t swept;     /* for half h, bits 2h and 2h+1: the sweep (epoch >> PEER_SWEEP_SHIFT) it last had */
+};
+
+struct peer_states {
+    struct peer_state copy[PEER_MAX_BLOCKS];
     uint32_t stopped; /* not 0: an earlier wait failed, calls return at once */
 };
 
@@ -67,7 +91,6 @@ struct peer_record {
     volatile uint32_t collective; /* enum peer_collective */
     volatile uint32_t leaving;    /* written by this rank's host: it frees, and calls no more */
     volatile uint32_t closed;     /* written by this rank's host: it maps no peer's slab any more */
-    volatile uint32_t abort;      /* written by this rank's host: end this rank's waits */
     volatile uint64_t nbytes;     /* of that call's message */
     uint32_t pad_end[24];
 };
@@ -82,21 +105,31 @@ struct peer_control {
 
 /* The slab is what peers map: flags, then two halves of staging for each protocol. A half's offset does not depend
  * on any call. One writer for each flag; flags are PEER_FLAG_STRIDE apart. Lines are for small messages and
- * have a quarter of the room. */
+ * have a quarter of the room; the last quarter of that are the places of small one-way calls. */
 #define PEER_FLAG_STRIDE 128
-#define PEER_PHASES      2
+#define PEER_PHASES      3
 #define PEER_FLAGS_BYTES ((uint64_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
 
-/* staging: PEER_STAGING_BYTES, a multiple of 4096 */
-#define PEER_HALF_BYTES(staging, protocol) ((protocol) == PEER_PROTO_FLAG ? (staging) : (staging) / 4)
-#define PEER_SLAB_BYTES(staging)           (PEER_FLAGS_BYTES + (uint64_t)3 * (staging))
+/* staging: PEER_STAGING_BYTES, a multiple of 4096. A half of lines: room for PEER_RING packs of the widest datatype in
+ * both regions of every writer at least. Of any half: all; what is there for calls that are a rendezvous. */
+#define PEER_LEAST_LINES ((uint64_t)16384)
+#define PEER_LINES_BYTES(staging)                                                                            \
+    ((uint64_t)(staging) / 4 > PEER_LEAST_LINES ? (uint64_t)(staging) / 4 : PEER_LEAST_LINES)
+#define PEER_HALF_BYTES(staging, protocol)                                                                   \
+    ((protocol) == PEER_PROTO_FLAG ? (uint64_t)(staging) : PEER_LINES_BYTES(staging))
+#define PEER_MAIN_BYTES(staging, protocol)                                                                   \
+    ((protocol) == PEER_PROTO_FLAG ? (uint64_t)(staging) : PEER_LINES_BYTES(staging) / 4 * 3)
+#define PEER_SLAB_BYTES(staging) (PEER_FLAGS_BYTES + 2 * (uint64_t)(staging) + 4 * PEER_LINES_BYTES(staging))
 
 /* Offset of a protocol's half in the slab. Flag's come first, as the largest. */
 #define PEER_HALF_OFFSET(staging, protocol, half)                                                            \
     (PEER_FLAGS_BYTES + (half)*PEER_HALF_BYTES(staging, protocol) +                                          \
      ((protocol) == PEER_PROTO_FLAG   ? 0                                                                    \
       : (protocol) == PEER_PROTO_LINE ? 2 * (staging)                                                        \
-                                      : 2 * (staging) + (staging) / 2))
+                                      : 2 * (staging) + 2 * PEER_LINES_BYTES(staging)))
+
+/* Of a place, the part of one writer; a multiple of 64. */
+#define PEER_PLACE_BYTES(staging, nranks) (PEER_LINES_BYTES(staging) / 4 / PEER_PLACES / (nranks) / 64 * 64)
 
 /* Host device: what this rank has learnt of the way to its peers' caches, see Pusher in kernels/device.h. */
 struct peer_pace {
@@ -107,6 +140,48 @@ struct peer_pace {
 
 /* ---- One call ------------------------------------------------------------------------------------------- */
 
+/* The kernels that serve the collectives. */
+enum peer_kernel {
+    PEER_KERNEL_BARRIER,
+    PEER_KERNEL_ALLREDUCE, /* kernels/allreduce.h */
+    PEER_KERNEL_MOVE,      /* kernels/exchange.h: every rank sends a share to every rank, */
+    PEER_KERNEL_COMBINE    /* and the receiver combines what it gets */
+};
+
+/* What this rank sends to one peer, or receives from it. Both sides know it alike. Elements are the datatype's, or, of
+ * PEER_KERNEL_MOVE, units. */
+struct peer_share {
+    uint64_t at;    /* its first element in sendbuf, or recvbuf */
+    uint64_t count; /* elements; 0: there is nothing to send */
+    /* The rest follows from the count, see peer_set_share. */
+    uint64_t npacks;      /* of all pieces */
+    uint32_t piece_packs; /* of every piece but the last */
+    uint32_t npieces;     /* 0 for a count of 0 */
+    uint32_t run;         /* packs of a piece that one block moves */
+    uint32_t turns;       /* shares of one piece take turns in so many places of the peer's region, */
+    uint64_t turn_bytes;  /* so far apart */
+};
+
+/* An exchange: the shares of this rank and their place in the staging. Kernels read this from constant memory, of which
+ * the first touch of a line is dear: where all shares are alike, they need the first lines alone. */
+struct peer_exchange {
+    uint32_t uniform;      /* all shares are like `common`, that of rank r lying at r * step */
+    uint32_t whole;        /* every share is whole packs */
+    uint32_t nsend, nrecv; /* peers: all others, or 1, the root, or 0 */
+    uint32_t root;
+    uint32_t send_run, recv_run; /* the largest */
+    uint32_t npieces;            /* the most of any share here, at least 1 */
+    uint64_t region_bytes;       /* staging of one writer */
+    uint64_t slot_bytes;         /* piece p lies in slot p % PEER_RING of the region */
+    uint64_t send_step, recv_step;
+    struct peer_share common;
+    struct peer_share own; /* what this rank sends to itself, or adds to what it gets: at is in sendbuf, */
+    uint64_t own_to;       /* this in recvbuf */
+    /* Not uniform: of rank r. */
+    uint64_t send_at[PEER_MAX_PEERS], send_count[PEER_MAX_PEERS];
+    uint64_t recv_at[PEER_MAX_PEERS], recv_count[PEER_MAX_PEERS];
+};
+
 struct peer_call {
     /* what */
     const void *sendbuf;
@@ -114,9 +189,13 @@ struct peer_call {
     uint64_t count; /* elements */
     uint64_t count_bytes;
     uint32_t collective;
+    uint32_t kernel;   /* enum peer_kernel */
     uint32_t datatype; /* PEER_Datatype */
     uint32_t op;       /* PEER_Op */
-    uint32_t align;    /* largest power of two, 64 at most, that divides sendbuf and recvbuf */
+    uint32_t unit;     /* PEER_KERNEL_MOVE: bytes that counts and offsets are in, 4 or 1 */
+    uint32_t
+        align; /* largest power of two, 64 at most, that divides all that is read or written of the buffers */
+    uint32_t keep; /* PEER_KERNEL_ALLREDUCE: the result is wanted on this rank */
     /* who */
     uint32_t rank;
     uint32_t nranks;
@@ -125,8 +204,12 @@ struct peer_call {
     uint32_t protocol;
     uint32_t blocks;
     uint32_t threads;
-    /* Geometry, from peer_set_geometry. A pack is what one thread moves at a time, a piece what the staging
-     * holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
+    uint32_t small; /* one-way, in a place of the half: a rendezvous only where the group ends */
+    uint32_t
+        arrive; /* the data alone are no rendezvous: block 0 signals that it is there, and waits for the others */
+    uint32_t epochs; /* that the call takes */
+    /* Geometry of PEER_KERNEL_ALLREDUCE, from peer_set_geometry. A pack is what one thread moves at a time, a piece
+     * what the staging holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
     uint32_t npieces;     /* at least 1 */
     uint32_t stride;      /* packs that one writer has room for in a slot */
     uint64_t npacks;      /* of the whole message, the last one perhaps in part */
@@ -141,10 +224,11 @@ struct peer_call {
     uint64_t rotate;  /* bytes of a half that calls of one piece take turns in, or 0 */
     uint64_t staging; /* PEER_STAGING_BYTES */
     uint64_t timeout_ns;
-    struct peer_state *state;     /* PEER_STATES of them */
-    struct peer_pace *pace;       /* host device */
-    struct peer_control *control; /* as the kernels reach it */
-    char *slab[PEER_MAX_PEERS];   /* rank r's slab as mapped here */
+    struct peer_states *state;
+    struct peer_pace *pace;               /* host device */
+    struct peer_control *control;         /* as the kernels reach it */
+    const struct peer_exchange *exchange; /* of PEER_KERNEL_MOVE and _COMBINE, in host memory */
+    char *slab[PEER_MAX_PEERS];           /* rank r's slab as mapped here */
 };
 
 /* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way there. */
@@ -171,7 +255,7 @@ static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_
     return pack;
 }
 
-/* Sets the geometry of a call whose what, who and how are set. The message goes in one piece if the half holds
+/* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece if the half holds
  * it, else in pieces of a quarter of the half (PEER_RING slots). */
 static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes, uint32_t vector_bytes)
 {
@@ -180,7 +264,7 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     /* Of a slot, writer w has `stride` packs in each of twoshot's two regions, or in oneshot's one. */
     uint64_t writers = (uint64_t)c->nranks * (c->algorithm == PEER_ALGO_TWOSHOT ? 2 : 1);
     uint64_t parts = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 1;
-    uint64_t half_bytes = PEER_HALF_BYTES(c->staging, c->protocol);
+    uint64_t half_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
     uint64_t room = half_bytes / (writers * pack.staged);
     uint64_t need;
 
@@ -200,6 +284,42 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->turns = 1;
     if (c->npieces == 1 && c->count * element_bytes > PEER_ROTATE_ABOVE)
         c->turns = (uint32_t)((c->rotate < half_bytes ? c->rotate : half_bytes) / c->turn_bytes);
+    c->epochs = c->npieces;
+}
+
+/* The geometry of an exchange: where each writer's share lies. c has its who and how. */
+static inline void peer_set_region(const struct peer_call *c, struct peer_pack pack, struct peer_exchange *x)
+{
+    x->region_bytes = c->small ? PEER_PLACE_BYTES(c->staging, c->nranks)
+                               : PEER_MAIN_BYTES(c->staging, c->protocol) / c->nranks / 64 * 64;
+    x->slot_bytes = x->region_bytes / PEER_RING / pack.staged * pack.staged;
+}
+
+/* Bytes of a share that a region holds in one piece. */
+static inline uint64_t peer_region_data(const struct peer_exchange *x, struct peer_pack pack)
+{
+    return x->region_bytes / pack.staged * pack.data;
+}
+
+/* The geometry of a share whose count is set. */
+PEER_BOTH void peer_set_share(const struct peer_call *c, const struct peer_exchange *x, struct peer_pack pack,
+                              uint32_t element_bytes, struct peer_share *share)
+{
+    uint32_t per_pack = pack.data / element_bytes;
+    uint64_t room = x->region_bytes / pack.staged, rotate = c->rotate / c->nranks;
+    share->npacks = (share->count + per_pack - 1) / per_pack;
+    share->turns = 1;
+    share->npieces = share->count > 0;
+    share->piece_packs = (uint32_t)share->npacks;
+    if (share->npacks > room) {
+        share->piece_packs = (uint32_t)(x->slot_bytes / pack.staged);
+        share->npieces = (uint32_t)((share->npacks + share->piece_packs - 1) / share->piece_packs);
+    }
+    share->run = (share->piece_packs + c->blocks - 1) / c->blocks;
+    share->turn_bytes = ((uint64_t)share->piece_packs * pack.staged + 63) / 64 * 64;
+    if (share->npieces == 1 && !c->small && share->count * element_bytes > PEER_ROTATE_ABOVE &&
+        rotate > share->turn_bytes)
+        share->turns = (uint32_t)((rotate < x->region_bytes ? rotate : x->region_bytes) / share->turn_bytes);
 }
 
 /* ---- Launchers ------------------------------------------------------------------------------------------ */

@@ -6,19 +6,34 @@
 namespace
 {
 
-/* A kernel takes the whole call as its one parameter, in constant memory. */
-using Kernel = void (*)(const peer_call);
+/* A kernel takes the whole call as its parameter, in constant memory; an exchange takes its shares as a second one. */
 
 __device__ Block block_of(const peer_call &c)
 {
-    return {c, place(c, 0), 0, 0, 0, 0, 0, 0};
+    return {c, place(c, 0), {}, 0, false, 0, 0};
 }
 
 template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) allreduce_kernel(const __grid_constant__ peer_call c)
 {
     Block b = block_of(c);
-    allreduce<T, Op, ALGORITHM, PROTOCOL>(b, Op{c.op});
+    allreduce<T, Op, ALGORITHM, PROTOCOL>(b, Op::of(c));
+}
+
+template <class T, class Op, uint32_t PROTOCOL>
+__global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
+    combine_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
+{
+    Block b = block_of(c);
+    combine<T, Op, PROTOCOL>(b, x, Op::of(c));
+}
+
+template <class T, uint32_t PROTOCOL>
+__global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
+    move_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
+{
+    Block b = block_of(c);
+    move<T, PROTOCOL>(b, x);
 }
 
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __grid_constant__ peer_call c)
@@ -30,7 +45,7 @@ __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __gr
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     probe_kernel(const __grid_constant__ peer_call c, uint32_t rounds, peer_probe_result *result)
 {
-    Block b = {c, place(c, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0, 0};
+    Block b = {c, place(c, 0), {PEER_PROBE_EPOCH, 0, 0, 0, 0}, 0, false, 0, 0};
     probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
         atomicOr(&result->unseen, unseen);
         atomicOr(&result->wrong, wrong);
@@ -45,26 +60,48 @@ __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
         to[i] = word;
 }
 
-template <class Body>
-void on_every_allreduce(Body body)
+/* The kernel that serves a call with these fields. */
+const void *kernel_of(const peer_call &c)
 {
-    for (uint32_t datatype = 0; datatype < PEER_N_DATATYPES; datatype++)
-        for (uint32_t op = 0; op < PEER_N_OPS; op++)
-            for (uint32_t algorithm = 0; algorithm < PEER_N_ALGORITHMS; algorithm++)
-                for (uint32_t protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++)
-                    body(datatype, op, algorithm, protocol);
+    const void *kernel = nullptr;
+    if (c.kernel == PEER_KERNEL_BARRIER)
+        return (const void *)barrier_kernel;
+    if (c.kernel == PEER_KERNEL_MOVE)
+        with_unit(c.unit, [&](auto type) {
+            with_protocol(c.protocol, [&](auto p) {
+                kernel = (const void *)move_kernel<typename decltype(type)::Type, decltype(p)::VALUE>;
+            });
+        });
+    else
+        with_reduction(c.datatype, c.op, [&](auto type, auto op) {
+            using T = typename decltype(type)::Type;
+            using Op = decltype(op);
+            with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
+                constexpr uint32_t PROTOCOL = decltype(p)::VALUE;
+                kernel = c.kernel == PEER_KERNEL_COMBINE
+                             ? (const void *)combine_kernel<T, Op, PROTOCOL>
+                             : (const void *)allreduce_kernel<T, Op, decltype(a)::VALUE, PROTOCOL>;
+            });
+        });
+    return kernel;
 }
 
-Kernel allreduce_kernel_of(uint32_t datatype, uint32_t op, uint32_t algorithm, uint32_t protocol)
+/* body(kernel) for every kernel of the collectives; some come more than once. */
+template <class Body>
+void on_every_kernel(Body body)
 {
-    Kernel kernel = nullptr;
-    with_reduction(datatype, op, [&](auto type, auto operation) {
-        with_algorithm(algorithm, protocol, [&](auto a, auto p) {
-            using T = typename decltype(type)::Type;
-            kernel = allreduce_kernel<T, decltype(operation), decltype(a)::VALUE, decltype(p)::VALUE>;
-        });
-    });
-    return kernel;
+    const uint32_t kernels[] = {PEER_KERNEL_BARRIER, PEER_KERNEL_ALLREDUCE, PEER_KERNEL_MOVE,
+                                PEER_KERNEL_COMBINE};
+    peer_call c = {};
+    for (uint32_t kernel : kernels)
+        for (c.unit = 1; c.unit <= 4; c.unit += 3)
+            for (c.algorithm = 0; c.algorithm < PEER_N_ALGORITHMS; c.algorithm++)
+                for (c.protocol = 0; c.protocol < PEER_N_PROTOCOLS; c.protocol++)
+                    for (c.datatype = 0; c.datatype < PEER_N_DATATYPES; c.datatype++)
+                        for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++) {
+                            c.kernel = kernel;
+                            body(kernel_of(c));
+                        }
 }
 
 /* The most blocks of the largest size that fit on a multiprocessor, or an error; loads the kernel. */
@@ -81,11 +118,8 @@ cudaError_t resident_blocks(const void *kernel, int *least)
 
 extern "C" int peer_launch_cuda(const struct peer_call *call, void *stream)
 {
-    Kernel kernel = call->collective == PEER_COLL_BARRIER
-                        ? barrier_kernel
-                        : allreduce_kernel_of(call->datatype, call->op, call->algorithm, call->protocol);
-    void *parameters[] = {const_cast<peer_call *>(call)};
-    return cudaLaunchKernel((const void *)kernel, dim3(call->blocks), dim3(call->threads), parameters, 0,
+    void *parameters[] = {const_cast<peer_call *>(call), const_cast<peer_exchange *>(call->exchange)};
+    return cudaLaunchKernel(kernel_of(*call), dim3(call->blocks), dim3(call->threads), parameters, 0,
                             (cudaStream_t)stream);
 }
 
@@ -113,15 +147,12 @@ extern "C" uint32_t peer_vector_cuda(void)
 extern "C" int peer_preload_cuda(int *resident)
 {
     int least = PEER_MAX_BLOCKS;
-    cudaError_t error = resident_blocks((const void *)barrier_kernel, &least);
-    if (error == cudaSuccess)
-        error = resident_blocks((const void *)probe_kernel, &least);
+    cudaError_t error = resident_blocks((const void *)probe_kernel, &least);
     if (error == cudaSuccess)
         error = resident_blocks((const void *)fill_kernel, &least);
-    on_every_allreduce([&](uint32_t datatype, uint32_t op, uint32_t algorithm, uint32_t protocol) {
+    on_every_kernel([&](const void *kernel) {
         if (error == cudaSuccess)
-            error =
-                resident_blocks((const void *)allreduce_kernel_of(datatype, op, algorithm, protocol), &least);
+            error = resident_blocks(kernel, &least);
     });
     *resident = least;
     return error;

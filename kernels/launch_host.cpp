@@ -9,18 +9,13 @@ template <class Body>
 void on_every_block(const peer_call &c, Body body)
 {
     for (uint32_t i = 0; i < c.blocks; i++) {
-        Block b = {c, place(c, i), 0, 0, 0, 0, 0, 0};
+        Block b = {c, place(c, i), {}, 0, false, 0, 0};
         body(b);
     }
 }
 
-void launch(const peer_call *call)
+void launch_allreduce(const peer_call &c)
 {
-    const peer_call &c = *call;
-    if (c.collective == PEER_COLL_BARRIER) {
-        on_every_block(c, [](Block &b) { barrier(b); });
-        return;
-    }
     with_reduction(c.datatype, c.op, [&](auto type, auto op) {
         with_algorithm(c.algorithm, c.protocol, [&](auto algorithm, auto protocol) {
             using T = typename decltype(type)::Type;
@@ -31,9 +26,50 @@ void launch(const peer_call *call)
     });
 }
 
+void launch_combine(const peer_call &c)
+{
+    with_reduction(c.datatype, c.op, [&](auto type, auto op) {
+        with_protocol(c.protocol, [&](auto protocol) {
+            using T = typename decltype(type)::Type;
+            on_every_block(c, [&](Block &b) {
+                combine<T, decltype(op), decltype(protocol)::VALUE>(b, *c.exchange, op);
+            });
+        });
+    });
+}
+
+void launch_move(const peer_call &c)
+{
+    with_unit(c.unit, [&](auto type) {
+        with_protocol(c.protocol, [&](auto protocol) {
+            using T = typename decltype(type)::Type;
+            on_every_block(c, [&](Block &b) { move<T, decltype(protocol)::VALUE>(b, *c.exchange); });
+        });
+    });
+}
+
+void launch(const peer_call *call)
+{
+    const peer_call &c = *call;
+    switch (c.kernel) {
+    case PEER_KERNEL_BARRIER:
+        on_every_block(c, [](Block &b) { barrier(b); });
+        break;
+    case PEER_KERNEL_ALLREDUCE:
+        launch_allreduce(c);
+        break;
+    case PEER_KERNEL_MOVE:
+        launch_move(c);
+        break;
+    case PEER_KERNEL_COMBINE:
+        launch_combine(c);
+        break;
+    }
+}
+
 void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result)
 {
-    Block b = {*call, place(*call, 0), PEER_PROBE_EPOCH, 0, 0, 0, 0, 0};
+    Block b = {*call, place(*call, 0), {PEER_PROBE_EPOCH, 0, 0, 0, 0}, 0, false, 0, 0};
     probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
         *result = {unseen, wrong, torn};
     });
@@ -42,15 +78,15 @@ void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result
 void reduce(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t nparts, void *recv,
             size_t count)
 {
-    with_reduction(datatype, op, [&](auto type, auto operation) {
+    with_reduction(datatype, op, [=](auto type, auto operation) {
         using T = typename decltype(type)::Type;
         constexpr uint32_t N = PEER_VECTOR / sizeof(T);
         for (uint64_t i = 0; i * N < count; i++) {
             Accumulator<T, PEER_VECTOR, decltype(operation)> acc;
-            acc.start(load_pack<T, PEER_VECTOR, false>((const T *)parts[0], i, count, 1));
+            acc.start(load_pack<T, PEER_VECTOR, false>((const T *)parts[0], i, count, 1), operation);
             for (uint32_t r = 1; r < nparts; r++)
                 acc.add(load_pack<T, PEER_VECTOR, false>((const T *)parts[r], i, count, 1), operation);
-            store_pack<T, PEER_VECTOR, false>((T *)recv, i, count, 1, acc.result());
+            store_pack<T, PEER_VECTOR, false>((T *)recv, i, count, 1, acc.result(operation, nparts));
         }
     });
 }

@@ -1,4 +1,5 @@
-/* Datatypes and operations: how an element is widened for accumulating, combined, and narrowed once at the end.
+/* Elements: how one is widened for accumulating and narrowed once at the end; packs of them, and the accumulator of
+ * the hot pairs, those of datatype and operation that have kernels of their own (all others: kernels/cold.h).
  * The CUDA and the CPU form give the same bits (payloads of NaNs apart). */
 #ifndef PEER_KERNELS_NUMBER_H
 #define PEER_KERNELS_NUMBER_H
@@ -21,6 +22,14 @@ struct BFloat {
     uint16_t bits;
 };
 
+struct E4M3 {
+    uint8_t bits;
+};
+
+struct E5M2 {
+    uint8_t bits;
+};
+
 template <class To, class From>
 PEER_FN To bits_as(From x)
 {
@@ -30,23 +39,7 @@ PEER_FN To bits_as(From x)
     return y;
 }
 
-/* Integers accumulate as unsigned, so that a sum wraps as two's complement does. */
-PEER_FN uint32_t widen(int32_t x)
-{
-    return (uint32_t)x;
-}
-
-PEER_FN uint64_t widen(int64_t x)
-{
-    return (uint64_t)x;
-}
-
 PEER_FN float widen(float x)
-{
-    return x;
-}
-
-PEER_FN double widen(double x)
 {
     return x;
 }
@@ -56,24 +49,25 @@ PEER_FN float widen(BFloat x)
     return bits_as<float>((uint32_t)x.bits << 16);
 }
 
-PEER_FN void narrow(uint32_t x, int32_t &to)
-{
-    to = (int32_t)x;
-}
-
-PEER_FN void narrow(uint64_t x, int64_t &to)
-{
-    to = (int64_t)x;
-}
-
 PEER_FN void narrow(float x, float &to)
 {
     to = x;
 }
 
-PEER_FN void narrow(double x, double &to)
+/* The bits of a narrower float with MANTISSA bits of mantissa and this BIAS of the exponent, for the bits of a float
+ * that is not negative, not a NaN, and no larger than the narrower one can tell. Round to nearest, ties to even. Without
+ * branches, so that a loop over it can be vectorised: adding a power of two whose last mantissa bit is the last bit
+ * that the narrower float can keep makes the float adder round there; subtracting it again leaves the rounded
+ * value, and a product with a power of two moves the exponent, for subnormals too. */
+template <uint32_t MANTISSA, uint32_t BIAS>
+PEER_FN uint32_t round_to(uint32_t bits)
 {
-    to = x;
+    constexpr uint32_t LEAST = (128 - BIAS) << 23; /* the least normal value: below, subnormals */
+    uint32_t exponent = bits & 0x7f800000;
+    uint32_t floor_exponent = exponent < LEAST ? LEAST : exponent;
+    float magic = bits_as<float>(floor_exponent + ((23 - MANTISSA) << 23));
+    float rounded = (bits_as<float>(bits) + magic) - magic;
+    return bits_as<uint32_t>(rounded * bits_as<float>(BIAS << 23)) >> (23 - MANTISSA);
 }
 
 #ifdef __CUDACC__
@@ -106,21 +100,14 @@ PEER_FN float widen(Half x)
     return bits_as<float>(sign | (magnitude >= 0x0f800000 ? special : finite));
 }
 
-/* Round to nearest, ties to even. Adding a power of two whose last mantissa bit is the last bit that the half
- * can keep makes the float adder round there; subtracting it again leaves the rounded value. */
 PEER_FN void narrow(float x, Half &to)
 {
+    constexpr uint32_t CAP = 0x47800000; /* 2^16, which becomes infinity */
     uint32_t bits = bits_as<uint32_t>(x);
     uint32_t sign = (bits >> 16) & 0x8000;
     uint32_t magnitude = bits & 0x7fffffff;
-    uint32_t exponent = magnitude & 0x7f800000;
-    uint32_t floor_exponent = exponent < 0x38800000 ? 0x38800000u : exponent; /* 2^-14: below, subnormals */
-    uint32_t capped = floor_exponent > 0x47800000 ? 0x47800000u : floor_exponent;
-    float magic = bits_as<float>(capped + (13u << 23));
-    float rounded = (bits_as<float>(magnitude > 0x47800000 ? 0x47800000u : magnitude) + magic) - magic;
-    uint32_t scaled = bits_as<uint32_t>(rounded * 0x1p-112f) >> 13;
-    uint32_t finite = scaled > 0x7c00 ? 0x7c00u : scaled;
-    to.bits = (uint16_t)(magnitude > 0x7f800000 ? 0x7fff : sign | finite);
+    uint32_t rounded = round_to<10, 15>(magnitude > CAP ? CAP : magnitude);
+    to.bits = (uint16_t)(magnitude > 0x7f800000 ? 0x7fff : sign | rounded);
 }
 
 PEER_FN void narrow(float x, BFloat &to)
@@ -132,51 +119,55 @@ PEER_FN void narrow(float x, BFloat &to)
 
 #endif
 
-template <class A>
-PEER_FN bool less(A a, A b)
+/* An exponent and a mantissa put at the place of a float's, as for Half; 0x7f is the NaN, there are no infinities. */
+PEER_FN float widen(E4M3 x)
 {
-    return a < b;
+    uint32_t magnitude = (uint32_t)(x.bits & 0x7f) << 20;
+    uint32_t sign = (uint32_t)(x.bits & 0x80) << 24;
+    uint32_t finite = bits_as<uint32_t>(bits_as<float>(magnitude) * 0x1p120f);
+    return bits_as<float>(sign | (magnitude == 0x7f00000 ? 0x7fffffff : finite));
 }
 
-/* The accumulators of the signed integers. */
-PEER_FN bool less(uint32_t a, uint32_t b)
+/* The upper half of an fp16. */
+PEER_FN float widen(E5M2 x)
 {
-    return (int32_t)a < (int32_t)b;
+    return widen(Half{(uint16_t)(x.bits << 8)});
 }
 
-PEER_FN bool less(uint64_t a, uint64_t b)
+/* fp8 with the largest value MOST, a float's bits, in place of all that is beyond. */
+template <uint32_t MANTISSA, uint32_t BIAS, uint32_t MOST>
+PEER_FN uint8_t narrow_saturating(float x)
 {
-    return (int64_t)a < (int64_t)b;
+    uint32_t bits = bits_as<uint32_t>(x);
+    uint32_t sign = (bits >> 24) & 0x80;
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t rounded = round_to<MANTISSA, BIAS>(magnitude > MOST ? MOST : magnitude);
+    return (uint8_t)(magnitude > 0x7f800000 ? 0x7f : sign | rounded);
 }
 
-/* Operations. a is the accumulator of the ranks so far, b the next rank's element. Where a and b compare equal
- * (+0 and -0) MIN and MAX keep a; a NaN on either side is the result. */
+PEER_FN void narrow(float x, E4M3 &to)
+{
+    to.bits = narrow_saturating<3, 7, 0x43e00000>(x); /* 448 */
+}
+
+PEER_FN void narrow(float x, E5M2 &to)
+{
+    to.bits = narrow_saturating<2, 15, 0x47600000>(x); /* 57,344 */
+}
+
+/* Sums, from rank 0 on. */
 struct Sum {
     static constexpr bool HOT = true;
-    uint32_t op; /* PEER_SUM */
+
+    PEER_FN static Sum of(const peer_call &)
+    {
+        return {};
+    }
 
     template <class A>
     PEER_FN A operator()(A a, A b) const
     {
         return a + b;
-    }
-};
-
-struct AnyOp {
-    static constexpr bool HOT = false;
-    uint32_t op; /* PEER_Op */
-
-    template <class A>
-    PEER_FN A operator()(A a, A b) const
-    {
-        switch (op) {
-        case PEER_MIN:
-            return less(b, a) || b != b ? b : a;
-        case PEER_MAX:
-            return less(a, b) || b != b ? b : a;
-        default:
-            return a + b;
-        }
     }
 };
 
@@ -197,14 +188,14 @@ struct Pack {
     }
 };
 
-/* The accumulator of a pack. */
+/* The accumulator of a pack; kernels/cold.h has one more. */
 template <class T, uint32_t BYTES, class Op>
 struct Accumulator {
     static constexpr uint32_t N = BYTES / sizeof(T);
     using Wide = decltype(widen(T()));
     Wide a[N] = {};
 
-    PEER_FN void start(const Pack<T, BYTES> &x)
+    PEER_FN void start(const Pack<T, BYTES> &x, Op)
     {
         T v[N];
         x.get(v);
@@ -227,7 +218,7 @@ struct Accumulator {
     PEER_FN void combine(const Pack<T, BYTES> (&x)[GROUP], uint32_t r0, uint32_t nranks, Op op)
     {
         if (r0 == 0)
-            start(x[0]);
+            start(x[0], op);
         else
             add(x[0], op);
         PEER_UNROLL
@@ -238,7 +229,8 @@ struct Accumulator {
         }
     }
 
-    PEER_FN Pack<T, BYTES> result() const
+    /* Once all nranks are in. */
+    PEER_FN Pack<T, BYTES> result(Op, uint32_t) const
     {
         Pack<T, BYTES> x;
         T v[N];

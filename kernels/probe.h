@@ -65,7 +65,7 @@ PEER_FN bool probe_wait(Block &b, uint32_t r, uint32_t round, uint32_t &torn)
     bool ok = wait_until(b, [&] {
         uint32_t early = 0;
         probe_read(b, r, round, torn, early);
-        return (int32_t)(flag_load(flag) - (b.epoch + round)) >= 0;
+        return (int32_t)(flag_load(flag) - (b.state.epoch + round)) >= 0;
     });
     return block_all(ok);
 }
@@ -91,7 +91,7 @@ PEER_FN void probe(Block &b, uint32_t rounds, Merge merge)
     for (uint32_t round = 0; round < rounds && unseen == 0; round++) {
         for (uint32_t i = 1; i < c.nranks; i++)
             probe_write(b, peer_at(c, i), round);
-        signal_peers(b, 0, b.epoch + round);
+        signal_peers(b, 0, b.state.epoch + round);
         for (uint32_t i = 1; i < c.nranks; i++) {
             uint32_t r = peer_at(c, i);
             if (probe_wait(b, r, round, torn))
@@ -99,9 +99,9 @@ PEER_FN void probe(Block &b, uint32_t rounds, Merge merge)
             else
                 unseen |= 1u << r;
         }
-        signal_peers(b, 1, b.epoch + round);
-        if (unseen == 0 && !wait_peers(b, 1, b.epoch + round))
-            unseen = unsignalled(b, 1, b.epoch + round);
+        signal_peers(b, 1, b.state.epoch + round);
+        if (unseen == 0 && !wait_peers(b, 1, b.state.epoch + round))
+            unseen = unsignalled(b, 1, b.state.epoch + round);
     }
     merge(unseen, wrong, torn);
 }

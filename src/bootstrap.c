@@ -35,6 +35,20 @@ static int mpi_alltoall(struct peer_bootstrap *boot, const void *send, void *rec
                                                   MPI_BYTE, comm_of(boot)));
 }
 
+static int mpi_alltoallv(struct peer_bootstrap *boot, const void *send, const int *sendcounts, void *recv,
+                         const int *recvcounts, size_t apart)
+{
+    int code, *displs = malloc((size_t)boot->size * sizeof *displs);
+    if (displs == NULL)
+        return peer_error(PEER_ERR_NO_MEMORY, "no memory for %d displacements", boot->size);
+    for (int r = 0; r < boot->size; r++)
+        displs[r] = (int)((size_t)r * apart);
+    code =
+        MPI_Alltoallv(send, sendcounts, displs, MPI_BYTE, recv, recvcounts, displs, MPI_BYTE, comm_of(boot));
+    free(displs);
+    return mpi_error("MPI_Alltoallv", code);
+}
+
 static int mpi_barrier(struct peer_bootstrap *boot)
 {
     return mpi_error("MPI_Barrier", MPI_Barrier(comm_of(boot)));
@@ -74,6 +88,7 @@ int peer_bootstrap_mpi_create(MPI_Comm mpi_comm, struct peer_bootstrap **out)
         return peer_error(PEER_ERR_NO_MEMORY, "no memory for a communicator");
     boot->base.allgather = mpi_allgather;
     boot->base.alltoall = mpi_alltoall;
+    boot->base.alltoallv = mpi_alltoallv;
     boot->base.barrier = mpi_barrier;
     boot->base.destroy = mpi_destroy;
     status = mpi_error("MPI_Comm_dup", MPI_Comm_dup(mpi_comm, &boot->comm));
@@ -86,6 +101,11 @@ int peer_bootstrap_mpi_create(MPI_Comm mpi_comm, struct peer_bootstrap **out)
     MPI_Comm_size(boot->comm, &boot->base.size);
     *out = &boot->base;
     return PEER_SUCCESS;
+}
+
+int peer_bootstrap_mpi_split(struct peer_bootstrap *boot, int color, int key, MPI_Comm *out)
+{
+    return mpi_error("MPI_Comm_split", MPI_Comm_split(comm_of(boot), color, key, out));
 }
 
 bool peer_bootstrap_info_get(void *arg, const char *key, char *value, size_t value_bytes)

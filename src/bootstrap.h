@@ -8,6 +8,8 @@
 
 /* Duplicates mpi_comm. Collective. */
 int peer_bootstrap_mpi_create(MPI_Comm mpi_comm, struct peer_bootstrap **boot);
+/* MPI_Comm_split of boot's ranks. Collective. */
+int peer_bootstrap_mpi_split(struct peer_bootstrap *boot, int color, int key, MPI_Comm *out);
 /* PEER_SUCCESS if MPI runs and mpi_comm is a communicator that can be used here. Local. */
 int peer_bootstrap_check(MPI_Comm mpi_comm);
 /* Reads settings from an MPI_Info; arg is a pointer to it. */

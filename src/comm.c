@@ -15,6 +15,10 @@
 #define SPIN_ALONE  4000
 #define SPIN_SHARED 20
 
+/* Communicators whose calls may be on a GPU at once, each with all its blocks: they wait for their peers there. */
+#define COMMS_AT_ONCE 2
+#define WARP          32
+
 /* PEER_STAGING_BYTES=auto. Slabs are three times that; those of 8 ranks fit in the 64 MiB of /dev/shm that a
  * container has by default, and in 64 MiB of a GPU. */
 #define HOST_STAGING (UINT64_C(2) << 20)
@@ -80,11 +84,25 @@ int peer_vote(struct peer_bootstrap *boot, int status)
 
 /* ---- Steps of PEER_Comm_create ---------------------------------------------------------------------------- */
 
-static int read_settings(struct peer_comm *comm, MPI_Info info)
+/* Where a communicator's settings come from: the environment and info, or the communicator that it is split from. */
+struct origin {
+    MPI_Info info;
+    const struct peer_comm *parent;
+};
+
+static int read_settings(struct peer_comm *comm, const struct origin *origin)
 {
     static pthread_once_t warn_once = PTHREAD_ONCE_INIT;
+    MPI_Info info = origin->info;
     struct peer_config_source source = {peer_bootstrap_info_get, &info};
-    int status = peer_config_load(&comm->config, info != MPI_INFO_NULL ? &source : NULL);
+    int status = PEER_SUCCESS;
+    if (origin->parent != NULL) {
+        comm->config = origin->parent->config;
+        comm->config.device =
+            origin->parent->device.ops == &peer_device_host ? PEER_DEVICE_HOST : PEER_DEVICE_CUDA;
+        return PEER_SUCCESS;
+    }
+    status = peer_config_load(&comm->config, info != MPI_INFO_NULL ? &source : NULL);
     if (status == PEER_SUCCESS) {
         peer_log_open(comm->config.log, comm->config.log_file, comm->rank);
         if (comm->rank == 0)
@@ -188,12 +206,14 @@ static int open_device(struct peer_comm *comm)
                                                        : PEER_LINK_WIRE;
     if (comm->config.staging_bytes == 0)
         comm->config.staging_bytes = comm->link == PEER_LINK_HOST ? HOST_STAGING : CUDA_STAGING;
-    comm->max_blocks = PEER_MAX_BLOCKS;
+    comm->max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS;
     for (int r = 0; r < comm->size; r++)
-        if (comm->ids[r].max_blocks / sharers < comm->max_blocks)
-            comm->max_blocks = comm->ids[r].max_blocks / sharers;
-    if (comm->max_blocks == 0 || (comm->device.ops == &peer_device_host && comm->config.blocks == 0))
-        comm->max_blocks = 1;
+        if (comm->ids[r].max_threads / sharers / COMMS_AT_ONCE < comm->max_threads)
+            comm->max_threads = comm->ids[r].max_threads / sharers / COMMS_AT_ONCE;
+    if (comm->max_threads < WARP)
+        comm->max_threads = WARP;
+    comm->max_blocks =
+        comm->device.ops == &peer_device_host && comm->config.blocks == 0 ? 1 : PEER_MAX_BLOCKS;
     comm->spin = comm->size <= cpus ? SPIN_ALONE : SPIN_SHARED;
     return PEER_SUCCESS;
 }
@@ -244,12 +264,13 @@ static void say_what_came_of_it(const struct peer_comm *comm)
 {
     if (comm->rank != 0)
         return;
-    peer_log(PEER_LOG_INFO,
-             "%d rank%s on %d node%s, device %s, transport %s%s, at most %u blocks, %zu bytes of slab a rank",
-             comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
-             comm->device.ops->name, peer_comm_transport(comm),
-             comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_blocks,
-             comm->ipc.ok ? (size_t)PEER_SLAB_BYTES(comm->config.staging_bytes) : (size_t)0);
+    peer_log(
+        PEER_LOG_INFO,
+        "%d rank%s on %d node%s, device %s, transport %s%s, at most %u threads, %zu bytes of slab a rank",
+        comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
+        comm->device.ops->name, peer_comm_transport(comm),
+        comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
+        comm->ipc.ok ? (size_t)PEER_SLAB_BYTES(comm->config.staging_bytes) : (size_t)0);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */
@@ -302,34 +323,18 @@ static void free_all_alive(void)
     }
 }
 
-int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
+/* The steps, on a communicator that has its ranks. */
+static int build(struct peer_comm *comm, const struct origin *origin)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct peer_comm *comm;
     int status;
-    if (out == NULL)
-        return peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
-    *out = PEER_COMM_NULL;
-    status = peer_bootstrap_check(mpi_comm);
-    if (status != PEER_SUCCESS)
-        return status;
-    pthread_once(&once, watch_forks);
-    comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
-        return peer_error(PEER_ERR_NO_MEMORY, "no memory for a communicator");
-    comm->magic = PEER_COMM_MAGIC;
-    comm->forks = forks;
-    status = peer_bootstrap_mpi_create(mpi_comm, &comm->boot);
-    if (status == PEER_SUCCESS) {
-        comm->rank = comm->boot->rank;
-        comm->size = comm->boot->size;
-        comm->ids = calloc((size_t)comm->size, sizeof *comm->ids);
-        status = comm->ids != NULL ? PEER_SUCCESS
-                                   : peer_error(PEER_ERR_NO_MEMORY, "no memory for %d ranks", comm->size);
-        status = peer_vote(comm->boot, status);
-    }
+    comm->rank = comm->boot->rank;
+    comm->size = comm->boot->size;
+    comm->ids = calloc((size_t)comm->size, sizeof *comm->ids);
+    status = comm->ids != NULL ? PEER_SUCCESS
+                               : peer_error(PEER_ERR_NO_MEMORY, "no memory for %d ranks", comm->size);
+    status = peer_vote(comm->boot, status);
     if (status == PEER_SUCCESS)
-        status = read_settings(comm, info);
+        status = read_settings(comm, origin);
     if (status == PEER_SUCCESS)
         status = exchange_identities(comm);
     if (status == PEER_SUCCESS)
@@ -340,6 +345,23 @@ int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
         status = make_nccl(comm);
     if (status == PEER_SUCCESS)
         status = peer_vote(comm->boot, peer_bootstrap_at_finalize(free_all_alive));
+    return status;
+}
+
+static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct peer_comm *comm;
+    int status;
+    pthread_once(&once, watch_forks);
+    comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return peer_error(PEER_ERR_NO_MEMORY, "no memory for a communicator");
+    comm->magic = PEER_COMM_MAGIC;
+    comm->forks = forks;
+    status = peer_bootstrap_mpi_create(mpi_comm, &comm->boot);
+    if (status == PEER_SUCCESS)
+        status = build(comm, origin);
     if (status != PEER_SUCCESS) {
         destroy(comm, true);
         return status;
@@ -347,6 +369,70 @@ int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
     say_what_came_of_it(comm);
     list_add(comm);
     *out = comm;
+    return PEER_SUCCESS;
+}
+
+int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
+{
+    struct origin origin = {.info = info};
+    int status;
+    if (out == NULL)
+        return peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
+    *out = PEER_COMM_NULL;
+    status = peer_bootstrap_check(mpi_comm);
+    return status == PEER_SUCCESS ? create(mpi_comm, &origin, out) : status;
+}
+
+/* The new communicator is on the parent's GPU, whichever is current. */
+static int create_beside(const struct peer_comm *parent, MPI_Comm mpi_comm, PEER_Comm *out)
+{
+    const struct peer_device_ops *ops = parent->device.ops;
+    struct origin origin = {.info = MPI_INFO_NULL, .parent = parent};
+    int before = 0, status = ops->enter(&parent->device, &before);
+    if (status == PEER_SUCCESS) {
+        status = create(mpi_comm, &origin, out);
+        ops->leave(&parent->device, before);
+    }
+    return status;
+}
+
+int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out)
+{
+    MPI_Comm group = MPI_COMM_NULL;
+    bool refused = out == NULL || (color < 0 && color != MPI_UNDEFINED);
+    int status;
+    if (out != NULL)
+        *out = PEER_COMM_NULL;
+    status = peer_comm_check(comm);
+    if (status == PEER_SUCCESS)
+        status = peer_fault_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    /* A rank whose arguments are wrong still takes part, so that the others don't wait for it. */
+    status = peer_bootstrap_mpi_split(comm->boot, refused ? MPI_UNDEFINED : color, key, &group);
+    if (refused)
+        return out == NULL
+                   ? peer_error(PEER_ERR_ARG, "out is NULL: pass the address of a PEER_Comm")
+                   : peer_error(PEER_ERR_ARG,
+                                "color is %d: it must be 0 or more, or MPI_UNDEFINED for no communicator",
+                                color);
+    if (status == PEER_SUCCESS && group != MPI_COMM_NULL) {
+        status = create_beside(comm, group, out);
+        MPI_Comm_free(&group);
+    }
+    return status;
+}
+
+int PEER_Comm_abort(PEER_Comm comm)
+{
+    int status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    comm->aborted = 1;
+    if (comm->ipc.control != NULL && comm->ipc.control->failed == PEER_SUCCESS)
+        comm->ipc.control->failed = PEER_ERR_ABORTED;
+    if (comm->nccl != NULL)
+        peer_nccl_abort(comm->nccl);
     return PEER_SUCCESS;
 }
 

@@ -67,7 +67,12 @@ static int cuda_open(struct peer_device *device)
         code = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device->ordinal);
     if (code == cudaSuccess)
         code = (cudaError_t)peer_preload_cuda(&resident);
-    device->max_blocks = (uint32_t)(resident * multiprocessors);
+    device->max_threads = (uint32_t)(resident * multiprocessors) * PEER_MAX_THREADS;
+    for (int i = 0; i < 2 && code == cudaSuccess; i++) {
+        cudaEvent_t event = NULL;
+        code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+        device->trail[i].event = event;
+    }
     return cuda_error("setting up the GPU", code);
 }
 
@@ -76,6 +81,9 @@ static void cuda_close(struct peer_device *device)
     if (device->stream != NULL)
         (void)cudaStreamDestroy(device->stream);
     device->stream = NULL;
+    for (int i = 0; i < 2; i++)
+        if (device->trail[i].event != NULL)
+            (void)cudaEventDestroy(device->trail[i].event);
 }
 
 static int cuda_identify(struct peer_device *device, struct peer_identity *id)
@@ -84,7 +92,7 @@ static int cuda_identify(struct peer_device *device, struct peer_identity *id)
     cudaError_t code = cudaGetDeviceProperties(&prop, device->ordinal);
     if (code != cudaSuccess)
         return cuda_error("cudaGetDeviceProperties", code);
-    id->max_blocks = device->max_blocks;
+    id->max_threads = device->max_threads;
     for (int i = 0; i < 16; i++)
         snprintf(id->gpu_uuid + 2 * i, sizeof id->gpu_uuid - 2 * (size_t)i, "%02x",
                  prop.uuid.bytes[i] & 0xff);
@@ -252,6 +260,88 @@ static int cuda_probe(struct peer_device *device, const struct peer_call *call, 
     return status;
 }
 
+/* A number for the stream that no other has had: a later one may have its handle. In a capture it can't be asked for,
+ * but there the handle will do, since the stream stays. 0: not known. */
+static cudaError_t stream_number(cudaStream_t stream, bool capturing, uint64_t *number)
+{
+    *number = 0;
+    if (stream == cudaStreamPerThread)
+        return cudaSuccess;
+    if (capturing) {
+        *number = (uintptr_t)stream;
+        return cudaSuccess;
+    }
+#if CUDART_VERSION >= 12000
+    unsigned long long id = 0;
+    cudaError_t code = cudaStreamGetId(stream, &id);
+    *number = id + 1;
+    return code;
+#else
+    return cudaSuccess;
+#endif
+}
+
+/* The trail that a call on the stream belongs to, and the numbers that go into it. */
+static cudaError_t trail_of(struct peer_device *device, cudaStream_t stream, struct peer_trail **trail,
+                            struct peer_trail *now)
+{
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    cudaError_t code;
+#if CUDART_VERSION >= 13000
+    code = cudaStreamGetCaptureInfo(stream, &capture, &id, NULL, NULL, NULL, NULL);
+#elif CUDART_VERSION >= 12000
+    code = cudaStreamGetCaptureInfo_v2(stream, &capture, &id, NULL, NULL, NULL);
+#else
+    code = cudaStreamGetCaptureInfo(stream, &capture, &id);
+#endif
+    *trail = &device->trail[capture != cudaStreamCaptureStatusNone];
+    now->capture = id;
+    return code == cudaSuccess ? stream_number(stream, capture != cudaStreamCaptureStatusNone, &now->stream)
+                               : code;
+}
+
+/* Calls of one communicator are ordered by an event that follows each. Inside a capture that becomes an edge of the
+ * graph; what was captured, and what was not, the program orders where it launches the graph. */
+static int cuda_follow(struct peer_device *device, void *stream)
+{
+    struct peer_trail *trail, now;
+    cudaError_t code = trail_of(device, stream, &trail, &now);
+    if (code != cudaSuccess || !trail->begun || trail->capture != now.capture ||
+        (trail->stream == now.stream && now.stream != 0))
+        return cuda_error("cudaStreamGetCaptureInfo", code);
+    return cuda_error("cudaStreamWaitEvent", cudaStreamWaitEvent(stream, trail->event, 0));
+}
+
+static int cuda_followed(struct peer_device *device, void *stream)
+{
+    struct peer_trail *trail, now;
+    cudaError_t code = trail_of(device, stream, &trail, &now);
+    if (code != cudaSuccess)
+        return cuda_error("cudaStreamGetCaptureInfo", code);
+    trail->begun = true;
+    trail->stream = now.stream;
+    trail->capture = now.capture;
+    return cuda_error("cudaEventRecord", cudaEventRecord(trail->event, stream));
+}
+
+static int cuda_temp_alloc(struct peer_device *device, size_t bytes, void **temp, void *stream)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("cudaMallocAsync", cudaMallocAsync(temp, bytes, stream));
+    leave(device, before);
+    return status;
+}
+
+static void cuda_temp_free(struct peer_device *device, void *temp, void *stream)
+{
+    (void)device;
+    if (temp != NULL)
+        (void)cudaFreeAsync(temp, stream);
+}
+
 static int cuda_is_capturing(struct peer_device *device, void *stream, bool *capturing)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -277,6 +367,8 @@ const struct peer_device_ops peer_device_cuda = {
     .vector_bytes = peer_vector_cuda,
     .available = cuda_available,
     .select = cuda_select,
+    .enter = enter,
+    .leave = leave,
     .open = cuda_open,
     .close = cuda_close,
     .identify = cuda_identify,
@@ -296,6 +388,10 @@ const struct peer_device_ops peer_device_cuda = {
     .launch = cuda_launch,
     .copy_async = cuda_copy_async,
     .synchronize = cuda_synchronize,
+    .follow = cuda_follow,
+    .followed = cuda_followed,
+    .temp_alloc = cuda_temp_alloc,
+    .temp_free = cuda_temp_free,
     .is_capturing = cuda_is_capturing,
     .probe = cuda_probe,
     .drain = cuda_drain,

@@ -45,10 +45,21 @@ static int host_select(int local_rank, int *ordinal)
     return PEER_SUCCESS;
 }
 
+static int host_enter(const struct peer_device *device, int *before)
+{
+    (void)device, (void)before;
+    return PEER_SUCCESS;
+}
+
+static void host_leave(const struct peer_device *device, int before)
+{
+    (void)device, (void)before;
+}
+
 static int host_open(struct peer_device *device)
 {
     kernels = peer_host_kernels();
-    device->max_blocks = PEER_MAX_BLOCKS; /* they run one after the other */
+    device->max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS; /* they run one after the other */
     return PEER_SUCCESS;
 }
 
@@ -59,7 +70,7 @@ static void host_close(struct peer_device *device)
 
 static int host_identify(struct peer_device *device, struct peer_identity *id)
 {
-    id->max_blocks = device->max_blocks;
+    id->max_threads = device->max_threads;
     return PEER_SUCCESS;
 }
 
@@ -235,6 +246,20 @@ static int host_synchronize(struct peer_device *device, void *stream)
     return PEER_SUCCESS;
 }
 
+static int host_temp_alloc(struct peer_device *device, size_t bytes, void **temp, void *stream)
+{
+    (void)device, (void)stream;
+    *temp = malloc(bytes);
+    return *temp != NULL ? PEER_SUCCESS
+                         : peer_error(PEER_ERR_NO_MEMORY, "no memory for a copy of %zu bytes", bytes);
+}
+
+static void host_temp_free(struct peer_device *device, void *temp, void *stream)
+{
+    (void)device, (void)stream;
+    free(temp);
+}
+
 static int host_is_capturing(struct peer_device *device, void *stream, bool *capturing)
 {
     (void)device, (void)stream;
@@ -253,6 +278,8 @@ const struct peer_device_ops peer_device_host = {
     .vector_bytes = host_vector_bytes,
     .available = host_available,
     .select = host_select,
+    .enter = host_enter,
+    .leave = host_leave,
     .open = host_open,
     .close = host_close,
     .identify = host_identify,
@@ -272,6 +299,10 @@ const struct peer_device_ops peer_device_host = {
     .launch = host_launch,
     .copy_async = host_copy_async,
     .synchronize = host_synchronize,
+    .follow = host_synchronize, /* calls end before they return */
+    .followed = host_synchronize,
+    .temp_alloc = host_temp_alloc,
+    .temp_free = host_temp_free,
     .is_capturing = host_is_capturing,
     .probe = host_probe,
     .drain = host_drain,

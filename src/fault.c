@@ -75,8 +75,8 @@ static int timeout_error(const struct peer_comm *comm)
         PEER_ERR_TIMEOUT,
         "%s (call %u of the communicator, %llu bytes): rank%s %s did not arrive within %llu ms; did all "
         "ranks make the call, with the same arguments? (PEER_TIMEOUT_MS sets the limit)",
-        peer_collective_name(record->collective), record->call - comm->config.epoch_start,
-        (unsigned long long)record->nbytes, missing == 1 ? "" : "s", missing > 0 ? ranks : "unknown",
+        peer_collective_name(record->collective), record->call, (unsigned long long)record->nbytes,
+        missing == 1 ? "" : "s", missing > 0 ? ranks : "unknown",
         (unsigned long long)comm->config.timeout_ms);
 }
 
@@ -87,12 +87,16 @@ int peer_fault_check(struct peer_comm *comm)
         return peer_error(status, "the communicator is broken since: %s", comm->status_text);
     if (comm->ipc.control != NULL)
         status = comm->ipc.control->failed;
+    if (status == PEER_SUCCESS && comm->aborted)
+        status = PEER_ERR_ABORTED;
     if (status == PEER_SUCCESS)
         return PEER_SUCCESS;
-    wait_for_records(comm);
-    if (status == PEER_ERR_TIMEOUT)
+    if (status == PEER_ERR_TIMEOUT) {
+        wait_for_records(comm);
         timeout_error(comm);
-    else
-        peer_error(status, "a rank aborted the communicator");
+    } else {
+        peer_error(status,
+                   comm->aborted ? "this rank called PEER_Comm_abort" : "a rank called PEER_Comm_abort");
+    }
     return peer_fault_break(comm, status);
 }

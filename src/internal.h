@@ -22,6 +22,10 @@ const char *peer_datatype_name(uint32_t datatype);
 const char *peer_op_name(uint32_t op);
 /* 0 for what is no datatype. */
 uint32_t peer_datatype_bytes(uint32_t datatype);
+/* What an element must be aligned to: of a complex number, its parts' size. */
+uint32_t peer_datatype_alignment(uint32_t datatype);
+/* Whether the operation is defined for the datatype. */
+bool peer_op_serves(uint32_t datatype, uint32_t op);
 
 /* ---- log.c: the one place that prints ------------------------------------------------------------------- */
 
@@ -94,13 +98,16 @@ enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE };
 /* What selection knows. Pure: equal on all ranks for the same call. */
 struct peer_query {
     enum peer_collective collective;
-    uint64_t nbytes; /* of the message, per rank */
+    uint64_t
+        nbytes; /* of the message, or of the largest block that a rank sends to another; 0 where not all know */
     uint32_t nranks;
     enum peer_link link;
-    bool peer_ok;        /* the peer path passed its probe */
-    bool line_ok;        /* 128-bit lines don't tear */
-    bool nccl_ok;        /* there is an NCCL communicator, and it knows the datatype and operation */
-    uint32_t max_blocks; /* that are resident on every rank at once */
+    bool peer_ok; /* the peer path passed its probe */
+    bool line_ok; /* 128-bit lines don't tear */
+    bool nccl_ok; /* there is an NCCL communicator, and it knows the datatype and operation */
+    uint32_t
+        max_blocks; /* of a grid, and of all its blocks together: what is resident on every rank at once, */
+    uint32_t max_threads; /* while another communicator's call is as well */
     /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol) and 0 (blocks, threads) */
     uint32_t algorithm, protocol, blocks, threads;
 };
@@ -131,6 +138,9 @@ struct peer_bootstrap {
     int (*barrier)(struct peer_bootstrap *boot);
     /* Bytes to and from every rank, for the MPI fallback: all-to-all of bytes_each. */
     int (*alltoall)(struct peer_bootstrap *boot, const void *send, void *recv, size_t bytes_each);
+    /* Of counts[r] bytes, block r being `apart` bytes from the one before. */
+    int (*alltoallv)(struct peer_bootstrap *boot, const void *send, const int *sendcounts, void *recv,
+                     const int *recvcounts, size_t apart);
     void (*destroy)(struct peer_bootstrap *boot); /* accepts NULL */
     int rank, size;
 };
@@ -142,12 +152,20 @@ struct peer_handle {
     char bytes[128];
 };
 
+/* Where a communicator's last call went. */
+struct peer_trail {
+    bool begun;
+    uint64_t stream, capture; /* their numbers; 0: not known, none */
+    void *event;              /* recorded behind it */
+};
+
 /* The launch side of a communicator's device; the state that a device needs hangs on it. */
 struct peer_device {
     const struct peer_device_ops *ops;
-    int ordinal;         /* CUDA: the device */
-    uint32_t max_blocks; /* CUDA: blocks of PEER_MAX_THREADS that are resident at once, were the GPU ours */
-    void *stream;        /* CUDA: for the library's own work */
+    int ordinal;                /* CUDA: the device */
+    uint32_t max_threads;       /* CUDA: in blocks that are resident at once, were the GPU ours */
+    void *stream;               /* CUDA: for the library's own work */
+    struct peer_trail trail[2]; /* CUDA: of the calls outside and inside of a capture */
 };
 
 /* A memory that peers map, in the owner's and in a peer's process. */
@@ -166,6 +184,9 @@ struct peer_device_ops {
     bool (*available)(char *why, size_t why_bytes);
     /* Makes the GPU for the local_rank'th rank of a node current; *ordinal -1 where there is none. */
     int (*select)(int local_rank, int *ordinal);
+    /* Makes the device of an open one current; *before is what was, for leave. */
+    int (*enter)(const struct peer_device *device, int *before);
+    void (*leave)(const struct peer_device *device, int before);
     int (*open)(struct peer_device *device);
     void (*close)(struct peer_device *device);
     /* Fills in the device's part of an identity. */
@@ -194,6 +215,13 @@ struct peer_device_ops {
     int (*launch)(struct peer_device *device, const struct peer_call *call, void *stream);
     int (*copy_async)(struct peer_device *device, void *to, const void *from, size_t bytes, void *stream);
     int (*synchronize)(struct peer_device *device, void *stream);
+    /* Before and after a communicator's call is put on a stream: the first makes it wait for the call before, if that
+     * went to another stream. */
+    int (*follow)(struct peer_device *device, void *stream);
+    int (*followed)(struct peer_device *device, void *stream);
+    /* Memory for what is put on the stream between the two. */
+    int (*temp_alloc)(struct peer_device *device, size_t bytes, void **temp, void *stream);
+    void (*temp_free)(struct peer_device *device, void *temp, void *stream);
     int (*is_capturing)(struct peer_device *device, void *stream, bool *capturing);
     int (*probe)(struct peer_device *device, const struct peer_call *call, uint32_t rounds,
                  struct peer_probe_result *result);
@@ -214,7 +242,7 @@ struct peer_identity {
     uint64_t config_hash;
     uint32_t version;
     uint32_t cuda_available; /* whether this rank can use the cuda device */
-    uint32_t max_blocks;     /* of the device: resident at once, were it this rank's alone */
+    uint32_t max_threads; /* of the device, in blocks that are resident at once, were it this rank's alone */
     char boot_id[40];
     char host[PEER_NAME_BYTES];
     char node[PEER_NAME_BYTES]; /* PEER_NODE; ranks with equal boot_id and node share memory */
@@ -228,6 +256,54 @@ void peer_identity_fill(struct peer_identity *id, const struct peer_config *conf
 int peer_topology_nodes(const struct peer_identity *ids, int size);
 /* The most ranks that share one GPU. */
 int peer_topology_sharers(const struct peer_identity *ids, int size);
+
+/* ---- request.c, check.c: what a call asks for -------------------------------------------------------------- */
+
+/* A broadcast of two steps: the root scatters, then all spread their parts. */
+enum peer_step { PEER_STEP_ONLY, PEER_STEP_SCATTER, PEER_STEP_SPREAD };
+
+/* A collective call's arguments. In place is resolved: sendbuf is where the input lies. */
+struct peer_request {
+    enum peer_collective collective;
+    const void *sendbuf;
+    void *recvbuf;
+    size_t count; /* of the message or of a block, where all have the same */
+    PEER_Datatype datatype;
+    PEER_Op op;
+    int root;
+    const size_t *recvcounts, *rdispls, *sendcounts, *sdispls; /* those that the collective has, or NULL */
+    void *stream;
+    enum peer_step step;
+};
+
+/* Elements of a buffer. */
+struct peer_block {
+    size_t at, count;
+};
+
+/* What `rank` sends to a rank, and receives from one. */
+struct peer_block peer_block_to(const struct peer_request *q, int rank, int size, int to);
+struct peer_block peer_block_from(const struct peer_request *q, int rank, int size, int from);
+/* What a receiver gets is combined. */
+bool peer_request_reduces(const struct peer_request *q);
+bool peer_request_rooted(const struct peer_request *q);
+/* No rank sends anything, as all ranks know. */
+bool peer_request_empty(const struct peer_request *q, int size);
+/* Elements of the largest block that any rank sends to another; 0 where not all ranks know it. */
+size_t peer_request_largest(const struct peer_request *q, int size);
+/* Every rank gets data of every other, as all ranks know. */
+bool peer_request_meets(const struct peer_request *q, int size);
+/* The arrays that there are, in a fixed order; returns their number. */
+int peer_request_arrays(const struct peer_request *q, const size_t *arrays[4]);
+
+struct peer_comm;
+
+/* PEER_SUCCESS, or what is wrong with the arguments; counts are checked before anything is computed from them. */
+int peer_check(struct peer_comm *comm, const struct peer_request *q);
+int peer_check_array(const char *name, const size_t *array);
+
+/* call.c: checks it, plans it, launches it. */
+int peer_request_run(struct peer_comm *comm, const struct peer_request *q);
 
 /* ---- A communicator -------------------------------------------------------------------------------------- */
 
@@ -246,13 +322,15 @@ struct peer_ipc {
     void *state;
 };
 
-/* The last plan and call, so that a call like the one before needs no selection. */
+/* The last request, plan and call, so that one like it needs no selection. */
 struct peer_last_call {
     bool valid;
-    uint64_t count;
-    uint32_t datatype, op, collective;
+    struct peer_request request;      /* its buffers: those of the last launch */
+    size_t arrays[4][PEER_MAX_PEERS]; /* copies of its arrays, peer_request_arrays */
     struct peer_plan plan;
     struct peer_call call;
+    struct peer_exchange exchange;
+    uint64_t offsets, counts; /* of the shares, in bytes, all or-ed together: what they are aligned to */
 };
 
 struct peer_comm {
@@ -266,14 +344,15 @@ struct peer_comm {
     struct peer_ipc ipc;
     struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
     char nccl_reason[256];
-    char *staging;       /* of the MPI fallback, made at its first call */
-    uint32_t max_blocks; /* that are resident at once on every rank */
+    char *staging;                    /* of the MPI fallback, made at its first call */
+    uint32_t max_blocks, max_threads; /* of a grid, see struct peer_query */
     enum peer_link link;
     struct peer_pace pace;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
     unsigned forks;         /* of the process, when the communicator was made */
     struct peer_comm *next; /* of the list of those alive */
     int status;             /* not PEER_SUCCESS: broken */
+    volatile int aborted;   /* by PEER_Comm_abort, from any thread */
     char status_text[512];
     struct peer_last_call last;
 };
@@ -315,17 +394,17 @@ int peer_vote(struct peer_bootstrap *boot, int status);
 /* Collective. NULL with the reason in comm->nccl_reason where there is none. */
 int peer_nccl_create(struct peer_comm *comm);
 void peer_nccl_destroy(struct peer_nccl *nccl, bool abort);
-bool peer_nccl_serves(const struct peer_nccl *nccl, uint32_t datatype, uint32_t op);
+/* NCCL knows the datatype and the operation, and its result has the meaning that peercoll.h gives it. */
+bool peer_nccl_serves(const struct peer_nccl *nccl, const struct peer_request *q);
 int peer_nccl_version(const struct peer_nccl *nccl);
-int peer_nccl_allreduce(struct peer_nccl *nccl, const void *sendbuf, void *recvbuf, uint64_t count,
-                        uint32_t datatype, uint32_t op, void *stream);
-int peer_nccl_barrier(struct peer_nccl *nccl, void *stream);
+/* Puts the call on its stream. A reduce-scatter or all-to-all must not be in place. */
+int peer_nccl_run(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q);
+/* Ends NCCL's calls on this rank; from any thread. */
+void peer_nccl_abort(struct peer_nccl *nccl);
 /* PEER_SUCCESS, or what NCCL says has gone wrong since. */
 int peer_nccl_async_error(struct peer_nccl *nccl);
 
-/* Blocking; the buffers are the communicator's device's. */
-int peer_staged_allreduce(struct peer_comm *comm, const void *sendbuf, void *recvbuf, uint64_t count,
-                          uint32_t datatype, uint32_t op, void *stream);
-int peer_staged_barrier(struct peer_comm *comm, void *stream);
+/* Blocking; the buffers are the communicator's device's. A reduce-scatter of unequal blocks must not be in place. */
+int peer_staged_run(struct peer_comm *comm, const struct peer_request *q);
 
 #endif

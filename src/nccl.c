@@ -20,13 +20,25 @@
     X(ncclCommGetAsyncError, ncclResult_t, (ncclComm_t, ncclResult_t *))                                     \
     X(ncclGetErrorString, const char *, (ncclResult_t))                                                      \
     X(ncclGetLastError, const char *, (ncclComm_t))                                                          \
+    X(ncclGroupStart, ncclResult_t, (void))                                                                  \
+    X(ncclGroupEnd, ncclResult_t, (void))                                                                    \
+    X(ncclSend, ncclResult_t, (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))         \
+    X(ncclRecv, ncclResult_t, (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))               \
+    X(ncclBroadcast, ncclResult_t,                                                                           \
+      (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))                         \
+    X(ncclAllGather, ncclResult_t, (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t)) \
     X(ncclAllReduce, ncclResult_t,                                                                           \
-      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))                 \
+    X(ncclReduceScatter, ncclResult_t,                                                                       \
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))                 \
+    X(ncclReduce, ncclResult_t,                                                                              \
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t))
 
 struct peer_nccl {
     void *library;
     ncclComm_t comm;
     void *word; /* of device memory, for the barrier */
+    bool aborted;
     int version;
 #define MEMBER(name, result, arguments) result(*name) arguments;
     FUNCTIONS(MEMBER)
@@ -115,12 +127,19 @@ int peer_nccl_create(struct peer_comm *comm)
     return PEER_SUCCESS;
 }
 
+void peer_nccl_abort(struct peer_nccl *nccl)
+{
+    if (!nccl->aborted)
+        nccl->ncclCommAbort(nccl->comm);
+    nccl->aborted = true;
+}
+
 void peer_nccl_destroy(struct peer_nccl *nccl, bool abort)
 {
     if (nccl == NULL)
         return;
     if (abort)
-        nccl->ncclCommAbort(nccl->comm);
+        peer_nccl_abort(nccl);
     else
         nccl->ncclCommDestroy(nccl->comm);
     peer_device_cuda.state_free(NULL, nccl->word);
@@ -132,58 +151,161 @@ int peer_nccl_version(const struct peer_nccl *nccl)
     return nccl->version;
 }
 
+/* ---- Reductions ------------------------------------------------------------------------------------------------ */
+
+/* A datatype as NCCL reduces it; complex numbers add up as twice as many floats. */
 static const struct {
     PEER_Datatype ours;
     ncclDataType_t theirs;
+    uint32_t times;
+    bool integer;
 } datatypes[] = {
-    {PEER_INT32, ncclInt32},       {PEER_INT64, ncclInt64},     {PEER_FLOAT16, ncclFloat16},
-    {PEER_BFLOAT16, ncclBfloat16}, {PEER_FLOAT32, ncclFloat32}, {PEER_FLOAT64, ncclFloat64},
+    {PEER_INT8, ncclInt8, 1, true},          {PEER_UINT8, ncclUint8, 1, true},
+    {PEER_INT32, ncclInt32, 1, true},        {PEER_UINT32, ncclUint32, 1, true},
+    {PEER_INT64, ncclInt64, 1, true},        {PEER_UINT64, ncclUint64, 1, true},
+    {PEER_FLOAT16, ncclFloat16, 1, false},   {PEER_BFLOAT16, ncclBfloat16, 1, false},
+    {PEER_FLOAT32, ncclFloat32, 1, false},   {PEER_FLOAT64, ncclFloat64, 1, false},
+    {PEER_COMPLEX64, ncclFloat32, 2, false}, {PEER_COMPLEX128, ncclFloat64, 2, false},
 };
 
-static const struct {
-    PEER_Op ours;
-    ncclRedOp_t theirs;
-} ops[] = {{PEER_SUM, ncclSum}, {PEER_MIN, ncclMin}, {PEER_MAX, ncclMax}};
+#define DATATYPES (sizeof datatypes / sizeof datatypes[0])
 
-static bool translate(uint32_t datatype, uint32_t op, ncclDataType_t *type, ncclRedOp_t *operation)
+/* Row of the table, or -1. fp8 is not there: NCCL rounds each sum and does not saturate. */
+static int row_of(PEER_Datatype datatype)
 {
-    bool type_found = false, op_found = false;
-    for (size_t i = 0; i < sizeof datatypes / sizeof datatypes[0]; i++)
-        if (datatypes[i].ours == (PEER_Datatype)datatype) {
-            *type = datatypes[i].theirs;
-            type_found = true;
-        }
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
-        if (ops[i].ours == (PEER_Op)op) {
-            *operation = ops[i].theirs;
-            op_found = true;
-        }
-    return type_found && op_found;
+    for (size_t i = 0; i < DATATYPES; i++)
+        if (datatypes[i].ours == datatype)
+            return (int)i;
+    return -1;
 }
 
-bool peer_nccl_serves(const struct peer_nccl *nccl, uint32_t datatype, uint32_t op)
+/* NCCL's MIN and MAX drop NaNs, its AVG of integers does not round as ours, and floats make no complex product. */
+static bool translate(PEER_Datatype datatype, PEER_Op op, int *row, ncclRedOp_t *theirs)
 {
-    ncclDataType_t type;
-    ncclRedOp_t operation;
+    *row = row_of(datatype);
+    if (*row < 0)
+        return false;
+    switch (op) {
+    case PEER_SUM:
+        *theirs = ncclSum;
+        return true;
+    case PEER_PROD:
+        *theirs = ncclProd;
+        return datatypes[*row].times == 1;
+    case PEER_MIN:
+        *theirs = ncclMin;
+        return datatypes[*row].integer;
+    case PEER_MAX:
+        *theirs = ncclMax;
+        return datatypes[*row].integer;
+    case PEER_AVG:
+        *theirs = ncclAvg;
+        return !datatypes[*row].integer;
+    default:
+        return false;
+    }
+}
+
+bool peer_nccl_serves(const struct peer_nccl *nccl, const struct peer_request *q)
+{
+    int row;
+    ncclRedOp_t op;
     (void)nccl;
-    return translate(datatype, op, &type, &operation);
+    return !peer_request_reduces(q) || translate(q->datatype, q->op, &row, &op);
 }
 
-int peer_nccl_allreduce(struct peer_nccl *nccl, const void *sendbuf, void *recvbuf, uint64_t count,
-                        uint32_t datatype, uint32_t op, void *stream)
+/* NCCL's reduce-scatter has blocks of one size; others are a reduction each. */
+static int reduce_scatter(struct peer_nccl *nccl, int size, const struct peer_request *q, int row,
+                          ncclRedOp_t op)
 {
-    ncclDataType_t type;
-    ncclRedOp_t operation;
-    if (!translate(datatype, op, &type, &operation))
-        return peer_error(PEER_ERR_INTERNAL, "NCCL does not know the datatype or operation");
-    return nccl_error(nccl, "ncclAllReduce",
-                      nccl->ncclAllReduce(sendbuf, recvbuf, count, type, operation, nccl->comm, stream));
+    ncclResult_t code = nccl->ncclGroupStart();
+    for (int r = 0; r < size && code == ncclSuccess; r++) {
+        struct peer_block block = peer_block_to(q, 0, size, r);
+        const char *from = (const char *)q->sendbuf + block.at * peer_datatype_bytes(q->datatype);
+        if (block.count > 0)
+            code = nccl->ncclReduce(from, q->recvbuf, block.count * datatypes[row].times,
+                                    datatypes[row].theirs, op, r, nccl->comm, q->stream);
+    }
+    ncclResult_t end = nccl->ncclGroupEnd();
+    return nccl_error(nccl, "ncclReduce", code != ncclSuccess ? code : end);
+}
+
+static int run_reduction(struct peer_nccl *nccl, int size, const struct peer_request *q)
+{
+    int row;
+    ncclRedOp_t op;
+    size_t count;
+    if (!translate(q->datatype, q->op, &row, &op))
+        return peer_error(PEER_ERR_INTERNAL, "NCCL does not serve %s of %s", peer_op_name(q->op),
+                          peer_datatype_name(q->datatype));
+    count = q->count * datatypes[row].times;
+    switch (q->collective) {
+    case PEER_COLL_ALLREDUCE:
+        return nccl_error(nccl, "ncclAllReduce",
+                          nccl->ncclAllReduce(q->sendbuf, q->recvbuf, count, datatypes[row].theirs, op,
+                                              nccl->comm, q->stream));
+    case PEER_COLL_REDUCE:
+        return nccl_error(nccl, "ncclReduce",
+                          nccl->ncclReduce(q->sendbuf, q->recvbuf, count, datatypes[row].theirs, op, q->root,
+                                           nccl->comm, q->stream));
+    case PEER_COLL_REDUCE_SCATTER_BLOCK:
+        return nccl_error(nccl, "ncclReduceScatter",
+                          nccl->ncclReduceScatter(q->sendbuf, q->recvbuf, count, datatypes[row].theirs, op,
+                                                  nccl->comm, q->stream));
+    default:
+        return reduce_scatter(nccl, size, q, row, op);
+    }
+}
+
+/* ---- Movements: bytes are bytes ---------------------------------------------------------------------------------- */
+
+/* Sends and receives of blocks, in one group. */
+static int move_blocks(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)
+{
+    size_t element = peer_datatype_bytes(q->datatype);
+    ncclResult_t code = nccl->ncclGroupStart(), end;
+    for (int r = 0; r < size && code == ncclSuccess; r++) {
+        struct peer_block to = peer_block_to(q, rank, size, r), from = peer_block_from(q, rank, size, r);
+        const char *source = (const char *)q->sendbuf + to.at * element;
+        char *target = (char *)q->recvbuf + from.at * element;
+        if (r == rank && source == target)
+            continue;
+        if (to.count > 0)
+            code = nccl->ncclSend(source, to.count * element, ncclInt8, r, nccl->comm, q->stream);
+        if (from.count > 0 && code == ncclSuccess)
+            code = nccl->ncclRecv(target, from.count * element, ncclInt8, r, nccl->comm, q->stream);
+    }
+    end = nccl->ncclGroupEnd();
+    return nccl_error(nccl, "ncclSend or ncclRecv", code != ncclSuccess ? code : end);
 }
 
 /* NCCL has no barrier; a sum of one word is one. */
-int peer_nccl_barrier(struct peer_nccl *nccl, void *stream)
+static int barrier(struct peer_nccl *nccl, void *stream)
 {
-    return peer_nccl_allreduce(nccl, nccl->word, nccl->word, 1, PEER_FLOAT32, PEER_SUM, stream);
+    return nccl_error(
+        nccl, "ncclAllReduce",
+        nccl->ncclAllReduce(nccl->word, nccl->word, 1, ncclFloat32, ncclSum, nccl->comm, stream));
+}
+
+int peer_nccl_run(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)
+{
+    size_t bytes = q->count * peer_datatype_bytes(q->datatype);
+    if (peer_request_reduces(q))
+        return run_reduction(nccl, size, q);
+    switch (q->collective) {
+    case PEER_COLL_BARRIER:
+        return barrier(nccl, q->stream);
+    case PEER_COLL_BCAST:
+        return nccl_error(
+            nccl, "ncclBroadcast",
+            nccl->ncclBroadcast(q->sendbuf, q->recvbuf, bytes, ncclInt8, q->root, nccl->comm, q->stream));
+    case PEER_COLL_ALLGATHER:
+        return nccl_error(
+            nccl, "ncclAllGather",
+            nccl->ncclAllGather(q->sendbuf, q->recvbuf, bytes, ncclInt8, nccl->comm, q->stream));
+    default:
+        return move_blocks(nccl, rank, size, q);
+    }
 }
 
 int peer_nccl_async_error(struct peer_nccl *nccl)

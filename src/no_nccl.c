@@ -12,9 +12,14 @@ void peer_nccl_destroy(struct peer_nccl *nccl, bool abort)
     (void)nccl, (void)abort;
 }
 
-bool peer_nccl_serves(const struct peer_nccl *nccl, uint32_t datatype, uint32_t op)
+void peer_nccl_abort(struct peer_nccl *nccl)
 {
-    (void)nccl, (void)datatype, (void)op;
+    (void)nccl;
+}
+
+bool peer_nccl_serves(const struct peer_nccl *nccl, const struct peer_request *q)
+{
+    (void)nccl, (void)q;
     return false;
 }
 
@@ -29,16 +34,9 @@ static int no_nccl(void)
     return peer_error(PEER_ERR_INTERNAL, "a call went to NCCL in a library built without it");
 }
 
-int peer_nccl_allreduce(struct peer_nccl *nccl, const void *sendbuf, void *recvbuf, uint64_t count,
-                        uint32_t datatype, uint32_t op, void *stream)
+int peer_nccl_run(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)
 {
-    (void)nccl, (void)sendbuf, (void)recvbuf, (void)count, (void)datatype, (void)op, (void)stream;
-    return no_nccl();
-}
-
-int peer_nccl_barrier(struct peer_nccl *nccl, void *stream)
-{
-    (void)nccl, (void)stream;
+    (void)nccl, (void)rank, (void)size, (void)q;
     return no_nccl();
 }
 

@@ -74,6 +74,55 @@ uint32_t peer_datatype_bytes(uint32_t datatype)
     return 0;
 }
 
+/* What a datatype's elements are: which operations it has follows from that. */
+enum type_class { CLASS_NONE, CLASS_INTEGER, CLASS_FLOATING, CLASS_COMPLEX, CLASS_LOGICAL };
+
+static enum type_class class_of(uint32_t datatype)
+{
+    static const enum type_class classes[PEER_N_DATATYPES] = {
+        [PEER_INT8] = CLASS_INTEGER,         [PEER_UINT8] = CLASS_INTEGER,
+        [PEER_INT16] = CLASS_INTEGER,        [PEER_UINT16] = CLASS_INTEGER,
+        [PEER_INT32] = CLASS_INTEGER,        [PEER_UINT32] = CLASS_INTEGER,
+        [PEER_INT64] = CLASS_INTEGER,        [PEER_UINT64] = CLASS_INTEGER,
+        [PEER_FLOAT16] = CLASS_FLOATING,     [PEER_BFLOAT16] = CLASS_FLOATING,
+        [PEER_FLOAT32] = CLASS_FLOATING,     [PEER_FLOAT64] = CLASS_FLOATING,
+        [PEER_FLOAT8_E4M3] = CLASS_FLOATING, [PEER_FLOAT8_E5M2] = CLASS_FLOATING,
+        [PEER_COMPLEX64] = CLASS_COMPLEX,    [PEER_COMPLEX128] = CLASS_COMPLEX,
+        [PEER_BOOL] = CLASS_LOGICAL,
+    };
+    return datatype < PEER_N_DATATYPES ? classes[datatype] : CLASS_NONE;
+}
+
+uint32_t peer_datatype_alignment(uint32_t datatype)
+{
+    uint32_t bytes = peer_datatype_bytes(datatype);
+    return class_of(datatype) == CLASS_COMPLEX ? bytes / 2 : bytes;
+}
+
+bool peer_op_serves(uint32_t datatype, uint32_t op)
+{
+    enum type_class class = class_of(datatype);
+    switch (op) {
+    case PEER_SUM:
+    case PEER_PROD:
+    case PEER_AVG:
+        return class == CLASS_INTEGER || class == CLASS_FLOATING || class == CLASS_COMPLEX;
+    case PEER_MIN:
+    case PEER_MAX:
+        return class == CLASS_INTEGER || class == CLASS_FLOATING;
+    case PEER_LAND:
+    case PEER_LOR:
+    case PEER_LXOR:
+        return class == CLASS_INTEGER || class == CLASS_LOGICAL;
+    case PEER_BAND:
+    case PEER_BOR:
+    case PEER_BXOR:
+        return class == CLASS_INTEGER;
+    default:
+        return false;
+    }
+}
+
 const char *peer_op_name(uint32_t op)
 {
     switch (op) {

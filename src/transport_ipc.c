@@ -34,7 +34,7 @@ static int make_own(struct peer_comm *comm, struct offer *offer)
     int status = device->ops->slab_alloc(device, slab_bytes(comm), slab);
     memset(offer, 0, sizeof *offer);
     if (status == PEER_SUCCESS)
-        status = device->ops->state_alloc(device, PEER_STATES * sizeof(struct peer_state), &ipc->state);
+        status = device->ops->state_alloc(device, sizeof(struct peer_states), &ipc->state);
     if (status == PEER_SUCCESS)
         status = device->ops->slab_export(device, slab, &offer->slab);
     if (status == PEER_SUCCESS && comm->rank == 0)
@@ -69,16 +69,16 @@ static int make_clean(struct peer_comm *comm, uint32_t start)
 {
     struct peer_device *device = &comm->device;
     struct peer_ipc *ipc = &comm->ipc;
-    struct peer_state state[PEER_STATES];
-    uint32_t sweep = start >> PEER_SWEEP_SHIFT;
+    struct peer_states states = {.stopped = 0};
+    uint16_t sweep = (uint16_t)(start >> PEER_SWEEP_SHIFT);
     int status;
-    for (int i = 0; i < PEER_STATES; i++)
-        state[i] = (struct peer_state){start, start, sweep | sweep << 16, 0};
+    for (int i = 0; i < PEER_MAX_BLOCKS; i++)
+        states.copy[i] = (struct peer_state){.epoch = start, .swept = (uint16_t)(sweep | sweep << 2)};
     memset((void *)&ipc->control->rank[comm->rank], 0, sizeof ipc->control->rank[comm->rank]);
     ipc->control->failed = PEER_SUCCESS;
     status = device->ops->fill(device, ipc->slab[comm->rank].base, start - 1, slab_bytes(comm) / 4);
     if (status == PEER_SUCCESS)
-        status = device->ops->copy(device, ipc->state, state, sizeof state);
+        status = device->ops->copy(device, ipc->state, &states, sizeof states);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #ifndef PEER_TESTS_REFERENCE_H
 #define PEER_TESTS_REFERENCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "peercoll.h"
@@ -14,7 +15,7 @@ struct reference {
     size_t element; /* bytes */
     size_t count;
     unsigned char *input;              /* this rank's */
-    unsigned char *result[PEER_N_OPS]; /* over all ranks */
+    unsigned char *result[PEER_N_OPS]; /* over all ranks; NULL: not an operation of the datatype */
 };
 
 void reference_make(struct reference *ref, PEER_Datatype type, uint64_t seed, int rank, int nranks,
@@ -22,20 +23,25 @@ void reference_make(struct reference *ref, PEER_Datatype type, uint64_t seed, in
 void reference_free(struct reference *ref);
 
 size_t reference_element(PEER_Datatype type);
+bool reference_legal(PEER_Datatype type, PEER_Op op);
+/* The legal operations in turn, for i = 0, 1, 2, ... */
+PEER_Op reference_op(PEER_Datatype type, uint64_t i);
 uint64_t reference_mix(uint64_t x); /* a hash, good enough as a random number */
 
-/* A rank's input. For floating types: ordinary values, sums that round and that tie, cancellation, subnormals, the
- * largest values, infinities, NaNs, both zeros, any bits. For integers: any bits, small ones, the extremes. */
+/* A rank's input. For floating and complex types: ordinary values, sums that round and that tie, cancellation,
+ * subnormals, the largest values, infinities, NaNs, both zeros, any bits. For integers: any bits, small ones, the
+ * extremes. For BOOL: 0, 1 and other bytes. */
 void reference_fill(PEER_Datatype type, uint64_t seed, int rank, void *to, size_t count);
 
-/* to[i] = the combination of parts[0][i] .. parts[nparts-1][i] */
+/* to[i] = the combination of parts[0][i] .. parts[nparts-1][i]; of one part a copy. */
 void reference_combine(PEER_Datatype type, PEER_Op op, const void *const parts[], int nparts, void *to,
                        size_t count);
 
-/* Index of the first element whose bits differ, a NaN being equal to any NaN; count if there is none. */
+/* Index of the first element whose bits differ, a NaN being equal to any NaN (of complex numbers: in the same part);
+ * count if there is none. */
 size_t reference_differ(PEER_Datatype type, const void *a, const void *b, size_t count);
 
-/* fp16 and bf16: the value of a bit pattern, and the pattern nearest to a value (ties to even). */
+/* Floats of 8 and 16 bits: the value of a bit pattern, and the pattern nearest to a value (ties to even). */
 double reference_widen(PEER_Datatype type, uint16_t bits);
 uint16_t reference_narrow(PEER_Datatype type, double value);
 

@@ -33,7 +33,7 @@ static void open_comm(struct epoch_test *t, int algorithm, uint32_t start, const
              trial_algorithm(algorithm), start, more);
     t->comm = trial_create(MPI_COMM_WORLD, settings);
     bed_open(&t->bed, t->comm);
-    trial_open(&t->buffers, &t->bed, MAX_COUNT * sizeof(double));
+    trial_open(&t->buffers, &t->bed, MAX_COUNT * 16);
     t->random = start;
 }
 
@@ -47,8 +47,10 @@ static void close_comm(struct epoch_test *t)
 static void call(struct epoch_test *t, PEER_Datatype type, size_t count)
 {
     t->random = reference_mix(t->random);
-    struct trial trial = {
-        .ref = &t->refs[type], .op = PEER_SUM, .first = t->random % (ELEMENTS - count), .count = count};
+    struct trial trial = {.ref = &t->refs[type],
+                          .op = reference_op(type, 0),
+                          .first = t->random % (ELEMENTS - count),
+                          .count = count};
     trial_run(&t->buffers, &trial, t->comm);
 }
 
@@ -106,8 +108,8 @@ static void fill_staging(struct epoch_test *t, uint32_t tag)
 /* Calls of one element each up to the tag's, which has as many as fit in one piece. */
 static void relics(struct epoch_test *t, int algorithm, uint32_t boundary, uint32_t after)
 {
-    size_t count =
-        (4 << 10) / (2 * (size_t)t->size) / 2 / sizeof(int32_t); /* lines have 4K, half of it data */
+    size_t count = PEER_MAIN_BYTES(16 << 10, PEER_PROTO_LL) / (2 * (size_t)t->size) / 2 /
+                   sizeof(int32_t); /* half of it is data */
     uint32_t tag = boundary + after;
     open_comm(t, algorithm, boundary - 5, "");
     fill_staging(t, tag);

@@ -25,14 +25,15 @@ static void use(PEER_Comm comm, const struct reference *ref, size_t count)
     } shapes[] = {{TRIAL_OUT_OF_PLACE, TRIAL_OUT_OF_PLACE, 0, 1},
                   {TRIAL_OUT_OF_PLACE, TRIAL_IN_PLACE, 1, 1},
                   {TRIAL_SAME_POINTER, TRIAL_SAME_POINTER, 0, 0}};
+    static uint64_t turn;
     struct bed bed;
     struct trial_buffers buffers;
     bed_open(&bed, comm);
     trial_open(&buffers, &bed, count * ref->element);
-    for (int op = 0; op < PEER_N_OPS; op++)
+    for (int i = 0; i < 3; i++, turn++) /* operations in turn */
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             struct trial trial = {.ref = ref,
-                                  .op = (PEER_Op)op,
+                                  .op = reference_op(ref->type, turn),
                                   .first = (ref->count - count) * s / 3,
                                   .count = count,
                                   .place = rank % 2 == 0 ? shapes[s].even : shapes[s].odd,

@@ -107,8 +107,9 @@ static void check(struct graph_test *t, const struct body *body)
 /* Puts a call of a size that no graph has on the stream, to be checked when the stream has ended. */
 static void start_eager(struct graph_test *t)
 {
-    struct trial trial = {.ref = &t->refs[draw(t, PEER_N_DATATYPES)], .op = (PEER_Op)draw(t, PEER_N_OPS)};
-    trial.count = draw(t, MAX_BYTES / trial.ref->element);
+    struct trial trial = {.ref = &t->refs[draw(t, PEER_N_DATATYPES)]};
+    trial.op = reference_op(trial.ref->type, draw(t, PEER_N_OPS));
+    trial.count = draw(t, MAX_BYTES / (trial.ref->element > 1 ? trial.ref->element : 2));
     trial.place = (enum trial_place)draw(t, 3);
     trial_prepare(&t->eager, &trial);
     TEST_OK(trial_start(&t->eager, t->comms[draw(t, 2)]));

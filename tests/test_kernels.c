@@ -19,7 +19,7 @@ struct group {
     uint64_t staging;
     struct peer_control control;
     char *slab[RANKS];
-    struct peer_state *state[RANKS];
+    struct peer_states *state[RANKS];
     struct reference refs[RANKS][PEER_N_DATATYPES];
 };
 
@@ -45,9 +45,9 @@ static void open_group(struct group *g)
 {
     for (int r = 0; r < RANKS; r++) {
         g->slab[r] = must_alloc(PEER_SLAB_BYTES(g->staging));
-        g->state[r] = must_alloc(PEER_STATES * sizeof *g->state[r]);
-        for (int i = 0; i < PEER_STATES; i++)
-            g->state[r][i] = (struct peer_state){.epoch = 1};
+        g->state[r] = must_alloc(sizeof *g->state[r]);
+        for (int i = 0; i < PEER_MAX_BLOCKS; i++)
+            g->state[r]->copy[i] = (struct peer_state){.epoch = 1};
     }
 }
 
@@ -86,10 +86,12 @@ static void launch(struct rank *me, struct peer_call *call)
 
 static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count)
 {
-    static _Thread_local unsigned char result[MAX_COUNT * 8];
+    static _Thread_local unsigned char result[MAX_COUNT * 16];
     const struct reference *ref = &me->group->refs[me->number][type];
     size_t skip = me->calls * 7 % (MAX_COUNT - count + 1) * ref->element;
     struct peer_call call = {.collective = PEER_COLL_ALLREDUCE,
+                             .kernel = PEER_KERNEL_ALLREDUCE,
+                             .keep = 1,
                              .datatype = type,
                              .op = op,
                              .sendbuf = ref->input + skip,
@@ -102,15 +104,15 @@ static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count
     me->wrong += reference_differ(type, result, ref->result[op] + skip, count) < count;
 }
 
+/* Two operations for each count, in turn. */
 static void *run_rank(void *arg)
 {
     static const size_t counts[] = {1, 2, 3, 7, 8, 33, 600, MAX_COUNT};
     struct rank *me = arg;
     for (int type = 0; type < PEER_N_DATATYPES; type++)
-        for (int op = 0; op < PEER_N_OPS; op++)
-            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-                reduce(me, (PEER_Datatype)type, (PEER_Op)op, counts[i]);
-    struct peer_call barrier = {.collective = PEER_COLL_BARRIER};
+        for (size_t i = 0; i < 2 * (sizeof counts / sizeof *counts); i++)
+            reduce(me, (PEER_Datatype)type, reference_op((PEER_Datatype)type, me->calls), counts[i / 2]);
+    struct peer_call barrier = {.collective = PEER_COLL_BARRIER, .kernel = PEER_KERNEL_BARRIER};
     launch(me, &barrier);
     return NULL;
 }

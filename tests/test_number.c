@@ -2,10 +2,11 @@
  * that this CPU has, against the reference.
  *   patterns   all 65,536 bit patterns of fp16 and bf16: widened and rounded they are themselves; combined with many
  *              partners they give the reference's bits
- *   ties       three-part sums at, just above and just below half way between two values
- *   parts      1 to 16 parts of every datatype and operation, on data of every kind
+ *   ties       three-part sums of fp16 and bf16 at, just above and just below half way between two values
+ *   pairs      all pairs of bit patterns of the datatypes of one byte
+ *   parts      2 to 16 parts of every datatype and operation, on data of every kind
  *   edges      counts that fill no vector, pointers off their alignment, the result over one of the parts
- * On two ranks also: large messages of any bits through PEER_Allreduce give what the host's reduction gives, which on the
+ * and which pairs of datatype and operation there are. On two ranks also: large messages of any bits through PEER_Allreduce give what the host's reduction gives, which on the
  * cuda device compares the two devices. */
 #include <stdlib.h>
 
@@ -24,39 +25,47 @@ struct variant {
     const struct peer_host_kernels *kernels;
 };
 
-static int list_variants(struct variant variants[3])
+static struct variant variants[3];
+static int nvariants;
+
+static void list_variants(void)
 {
-    int n = 0;
-    variants[n++] = (struct variant){"base", &peer_host_kernels_base};
+    variants[nvariants++] = (struct variant){"base", &peer_host_kernels_base};
 #ifdef PEER_HAVE_ISA_VARIANTS
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
-        variants[n++] = (struct variant){"avx2", &peer_host_kernels_avx2};
+        variants[nvariants++] = (struct variant){"avx2", &peer_host_kernels_avx2};
     if (peer_host_kernels() == &peer_host_kernels_avx512)
-        variants[n++] = (struct variant){"avx512", &peer_host_kernels_avx512};
+        variants[nvariants++] = (struct variant){"avx512", &peer_host_kernels_avx512};
 #endif
-    return n;
 }
 
-/* Reduces by the variant and by the reference, and compares. */
-static void check(const struct variant *variant, PEER_Datatype type, PEER_Op op, const void *const parts[],
-                  int nparts, size_t count)
+static void print_element(const unsigned char *from, size_t element)
+{
+    fprintf(stderr, "0x");
+    for (size_t b = element; b > 0; b--) /* little endian */
+        fprintf(stderr, "%02x", from[b - 1]);
+}
+
+/* Reduces by every variant and by the reference, and compares. */
+static void check(PEER_Datatype type, PEER_Op op, const void *const parts[], int nparts, size_t count)
 {
     size_t element = reference_element(type);
     unsigned char *got = malloc(count * element + 1), *wanted = malloc(count * element + 1);
     TEST_TRUE(got != NULL && wanted != NULL);
-    variant->kernels->reduce(type, op, parts, (uint32_t)nparts, got, count);
     reference_combine(type, op, parts, nparts, wanted, count);
-    size_t i = reference_differ(type, got, wanted, count);
-    if (i < count) {
+    for (int v = 0; v < nvariants; v++) {
+        memset(got, 0x5b, count * element);
+        variants[v].kernels->reduce(type, op, parts, (uint32_t)nparts, got, count);
+        size_t i = reference_differ(type, got, wanted, count);
+        if (i == count)
+            continue;
         test_begin_failure(__FILE__, __LINE__);
-        fprintf(stderr, "%s: %s of %d %s: element %zu is 0x", variant->name, peer_op_name(op), nparts,
+        fprintf(stderr, "%s: %s of %d %s: element %zu is ", variants[v].name, peer_op_name(op), nparts,
                 peer_datatype_name(type), i);
-        for (size_t b = element; b > 0; b--)
-            fprintf(stderr, "%02x", got[i * element + b - 1]);
-        fprintf(stderr, ", should be 0x");
-        for (size_t b = element; b > 0; b--)
-            fprintf(stderr, "%02x", wanted[i * element + b - 1]);
+        print_element(got + i * element, element);
+        fprintf(stderr, ", should be ");
+        print_element(wanted + i * element, element);
         test_end_failure();
     }
     free(got);
@@ -65,28 +74,28 @@ static void check(const struct variant *variant, PEER_Datatype type, PEER_Op op,
 
 /* ---- fp16 and bf16 ---------------------------------------------------------------------------------------- */
 
-static void patterns(const struct variant *variant, PEER_Datatype type)
+static void patterns(PEER_Datatype type)
 {
-    static uint16_t all[PATTERNS], partner[PATTERNS], got[PATTERNS];
+    static const PEER_Op ops[] = {PEER_SUM, PEER_SUM, PEER_MIN, PEER_MAX, PEER_PROD, PEER_PROD, PEER_AVG};
+    static uint16_t all[PATTERNS], partner[PATTERNS];
     const void *parts[] = {all, partner}, *swapped[] = {partner, all};
     for (int i = 0; i < PATTERNS; i++)
         all[i] = (uint16_t)i;
-    variant->kernels->reduce(type, PEER_SUM, parts, 1, got, PATTERNS);
-    TEST_INT(reference_differ(type, got, all, PATTERNS), PATTERNS);
+    check(type, PEER_SUM, parts, 1, PATTERNS);
     for (uint64_t p = 0; p < PARTNERS; p++) {
         for (uint64_t i = 0; i < PATTERNS; i++) {
             uint64_t any = reference_mix(p * PATTERNS + i);
             uint64_t near = i ^ (any >> 20 & 0x87ff); /* of about the same size, either sign */
             partner[i] = (uint16_t)(p % 2 == 0 ? any : near);
         }
-        PEER_Op op = p % 4 == 2 ? PEER_MIN : p % 4 == 3 ? PEER_MAX : PEER_SUM;
-        check(variant, type, op, parts, 2, PATTERNS);
-        check(variant, type, op, swapped, 2, PATTERNS);
+        PEER_Op op = ops[p % (sizeof ops / sizeof *ops)];
+        check(type, op, parts, 2, PATTERNS);
+        check(type, op, swapped, 2, PATTERNS);
     }
 }
 
 /* x + half a unit of its last place + a little, for every positive finite x. */
-static void ties(const struct variant *variant, PEER_Datatype type)
+static void ties(PEER_Datatype type)
 {
     static uint16_t x[PATTERNS], half_unit[PATTERNS], little[PATTERNS];
     const void *parts[] = {x, half_unit, little};
@@ -103,17 +112,42 @@ static void ties(const struct variant *variant, PEER_Datatype type)
         n++;
     }
     TEST_TRUE(n > 30000 && n <= PATTERNS);
-    check(variant, type, PEER_SUM, parts, 3, n);
+    check(type, PEER_SUM, parts, 3, n);
     for (size_t i = 0; i < n; i++) {
         x[i] ^= 0x8000;
         half_unit[i] ^= 0x8000;
     }
-    check(variant, type, PEER_SUM, parts, 3, n);
+    check(type, PEER_SUM, parts, 3, n);
 }
 
 /* ---- All datatypes ------------------------------------------------------------------------------------------ */
 
-static void check_parts(const struct variant *variant, PEER_Datatype type)
+static void legality(void)
+{
+    for (uint32_t type = 0; type < PEER_N_DATATYPES; type++) {
+        bool is_complex = type == PEER_COMPLEX64 || type == PEER_COMPLEX128;
+        TEST_INT(peer_datatype_alignment(type),
+                 reference_element((PEER_Datatype)type) / (is_complex ? 2 : 1));
+        for (uint32_t op = 0; op < PEER_N_OPS; op++)
+            TEST_INT(peer_op_serves(type, op), reference_legal((PEER_Datatype)type, (PEER_Op)op));
+        TEST_TRUE(!peer_op_serves(type, PEER_N_OPS));
+    }
+    TEST_TRUE(!peer_op_serves(PEER_N_DATATYPES, PEER_SUM));
+    TEST_INT(peer_datatype_alignment(PEER_N_DATATYPES), 0);
+}
+
+static void pairs(PEER_Datatype type, PEER_Op op)
+{
+    static unsigned char a[PATTERNS], b[PATTERNS];
+    const void *parts[] = {a, b};
+    for (int i = 0; i < PATTERNS; i++) {
+        a[i] = (unsigned char)(i & 0xff);
+        b[i] = (unsigned char)(i >> 8);
+    }
+    check(type, op, parts, 2, PATTERNS);
+}
+
+static void check_parts(PEER_Datatype type, PEER_Op op)
 {
     enum { N = 4001 };
     void *parts[PEER_MAX_PEERS];
@@ -122,39 +156,48 @@ static void check_parts(const struct variant *variant, PEER_Datatype type)
         TEST_TRUE(parts[r] != NULL);
         reference_fill(type, 41, r, parts[r], N);
     }
-    for (int n = 1; n <= PEER_MAX_PEERS; n++)
-        for (int op = 0; op < PEER_N_OPS; op++)
-            check(variant, type, (PEER_Op)op, (const void *const *)parts, n, N);
+    for (int n = 2; n <= PEER_MAX_PEERS; n++)
+        check(type, op, (const void *const *)parts, n, N);
     for (int r = 0; r < PEER_MAX_PEERS; r++)
         free(parts[r]);
 }
 
-static void edge(const struct variant *variant, PEER_Datatype type, PEER_Op op, size_t count, size_t shift)
+static void edge(PEER_Datatype type, PEER_Op op, size_t count, size_t shift)
 {
     enum { ROOM = 256 };
     size_t element = reference_element(type), bytes = count * element;
-    _Alignas(16) unsigned char a[ROOM * 8], b[ROOM * 8], to[ROOM * 8], wanted[ROOM * 8];
+    _Alignas(16) unsigned char a[ROOM * 16], b[ROOM * 16], to[ROOM * 16], wanted[ROOM * 16];
     const void *parts[] = {a + shift * element, b + (shift + 1) % 2 * element};
     reference_fill(type, count, 0, a, ROOM);
     reference_fill(type, count, 1, b, ROOM);
-    memset(to, 0x5b, sizeof to);
     memset(wanted, 0x5b, sizeof wanted);
     reference_combine(type, op, parts, 2, wanted + element, count);
-    variant->kernels->reduce(type, op, parts, 2, to + element, count);
-    TEST_INT(reference_differ(type, to + element, wanted + element, count), count);
-    TEST_TRUE(memcmp(to, wanted, element) == 0);
-    TEST_TRUE(memcmp(to + element + bytes, wanted + element + bytes, sizeof to - element - bytes) == 0);
-    variant->kernels->reduce(type, op, parts, 2, a + shift * element, count); /* over the first part */
-    TEST_INT(reference_differ(type, a + shift * element, wanted + element, count), count);
+    for (int v = 0; v < nvariants; v++) {
+        memset(to, 0x5b, sizeof to);
+        variants[v].kernels->reduce(type, op, parts, 2, to + element, count);
+        TEST_INT(reference_differ(type, to + element, wanted + element, count), count);
+        TEST_TRUE(memcmp(to, wanted, element) == 0);
+        TEST_TRUE(memcmp(to + element + bytes, wanted + element + bytes, sizeof to - element - bytes) == 0);
+        variants[v].kernels->reduce(type, op, parts, 2, a + shift * element, count); /* over the first part */
+        TEST_INT(reference_differ(type, a + shift * element, wanted + element, count), count);
+        reference_fill(type, count, 0, a, ROOM);
+    }
 }
 
-static void all_of(const struct variant *variant)
+static void all_of(PEER_Datatype type)
 {
-    for (int type = 0; type < PEER_N_DATATYPES; type++) {
-        check_parts(variant, (PEER_Datatype)type);
-        for (int op = 0; op < PEER_N_OPS; op++)
-            for (size_t count = 0; count < 100; count++)
-                edge(variant, (PEER_Datatype)type, (PEER_Op)op, count, count % 2);
+    for (int op = 0; op < PEER_N_OPS; op++) {
+        if (!reference_legal(type, (PEER_Op)op))
+            continue;
+        if (reference_element(type) == 1)
+            pairs(type, (PEER_Op)op);
+        check_parts(type, (PEER_Op)op);
+        for (size_t count = 0; count < 100; count++)
+            edge(type, (PEER_Op)op, count, count % 2);
+    }
+    if (type == PEER_FLOAT16 || type == PEER_BFLOAT16) {
+        patterns(type);
+        ties(type);
     }
 }
 
@@ -176,6 +219,8 @@ static void through_device(int rank, PEER_Datatype type)
     void *send = bed_alloc(&bed, LARGE * element), *recv = bed_alloc(&bed, LARGE * element);
     bed_put(&bed, send, mine[rank], LARGE * element);
     for (int op = 0; op < PEER_N_OPS; op++) {
+        if (!reference_legal(type, (PEER_Op)op))
+            continue;
         TEST_OK(PEER_Allreduce(send, recv, LARGE, type, (PEER_Op)op, comm, bed.stream));
         bed_sync(&bed);
         bed_get(&bed, got, recv, LARGE * element);
@@ -194,17 +239,12 @@ static void through_device(int rank, PEER_Datatype type)
 
 int main(int argc, char **argv)
 {
-    struct variant variants[3];
-    int rank, size, n = list_variants(variants);
+    int rank, size;
     trial_begin(&argc, &argv, &rank, &size);
-    for (int v = 0; v < n; v++) /* the ranks share the work */
-        for (int part = rank; part < 2; part += size) {
-            PEER_Datatype type = part == 0 ? PEER_FLOAT16 : PEER_BFLOAT16;
-            patterns(&variants[v], type);
-            ties(&variants[v], type);
-            if (part == 0)
-                all_of(&variants[v]);
-        }
+    list_variants();
+    legality();
+    for (int type = rank; type < PEER_N_DATATYPES; type += size) /* the ranks share the work */
+        all_of((PEER_Datatype)type);
     MPI_Barrier(MPI_COMM_WORLD);
     if (size == 2)
         for (int type = 0; type < PEER_N_DATATYPES; type++)

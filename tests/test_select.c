@@ -1,7 +1,8 @@
 /* test_select: selection and geometry, which touch neither MPI nor a device.
  *   selection  for every query there is a legal plan, the same each time; what settings force is what comes; without a
  *              peer path NCCL serves, without that MPI
- *   geometry   the pieces of a message cover it, and in the staging no two writers' places meet or leave the half */
+ *   geometry   the pieces of a message, and of a share of an exchange, cover it, and in the staging no two writers' places
+ *              meet or leave the half */
 #include <stdlib.h>
 
 #include "test.h"
@@ -20,7 +21,9 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
         TEST_INT(plan->threads, 1);
     else
         TEST_TRUE(plan->threads >= 32 && plan->threads <= PEER_MAX_THREADS && plan->threads % 32 == 0);
-    if (q->algorithm != PEER_CHOICE_AUTO)
+    if (q->algorithm != PEER_CHOICE_AUTO &&
+        (q->collective == PEER_COLL_ALLREDUCE || q->collective == PEER_COLL_REDUCE ||
+         q->collective == PEER_COLL_BCAST))
         TEST_INT(plan->algorithm, q->algorithm);
     if (!q->line_ok)
         TEST_TRUE(plan->protocol != PEER_PROTO_LINE);
@@ -99,7 +102,8 @@ static void selection(void)
                                            .peer_ok = flags & 1,
                                            .line_ok = flags & 2,
                                            .nccl_ok = flags & 4,
-                                           .max_blocks = max_blocks[ranks % 3]};
+                                           .max_blocks = max_blocks[ranks % 3],
+                                           .max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS};
                     check_sizes(q);
                 }
 }
@@ -142,13 +146,13 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     TEST_INT(c->piece_packs, c->stride * parts);
     /* Every writer's place in every region of every slot lies in the half, and the slots don't meet. */
     TEST_TRUE((uint64_t)c->stride * pack.staged * c->nranks * (twoshot ? 2 : 1) <= c->slot_bytes);
-    TEST_TRUE(slots * c->slot_bytes <= PEER_HALF_BYTES(c->staging, c->protocol));
+    TEST_TRUE(slots * c->slot_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     TEST_INT(c->slot_bytes % 16, 0);
     /* Calls of one piece may take turns in the half: every turn's place lies in it. */
     TEST_TRUE((uint64_t)c->stride * pack.staged * c->nranks * (twoshot ? 2 : 1) <= c->turn_bytes);
     TEST_INT(c->turn_bytes % 64, 0);
     TEST_TRUE(c->npieces == 1 || c->turns <= 1);
-    TEST_TRUE(c->turns <= 1 || c->turns * c->turn_bytes <= PEER_HALF_BYTES(c->staging, c->protocol));
+    TEST_TRUE(c->turns <= 1 || c->turns * c->turn_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     /* flag: the blocks' runs cover a part. */
     TEST_TRUE((uint64_t)c->block_packs * c->blocks >= c->stride);
 }
@@ -163,6 +167,8 @@ static void layout(void)
             end[i] = begin[i] + PEER_HALF_BYTES(staging, i / 2);
             TEST_TRUE(begin[i] >= PEER_FLAGS_BYTES && end[i] <= PEER_SLAB_BYTES(staging));
             TEST_INT(begin[i] % 64, 0);
+            TEST_INT(PEER_MAIN_BYTES(staging, i / 2) % 64, 0);
+            TEST_TRUE(PEER_MAIN_BYTES(staging, i / 2) <= PEER_HALF_BYTES(staging, i / 2));
         }
         for (int i = 0; i < 2 * PEER_N_PROTOCOLS; i++)
             for (int j = 0; j < i; j++)
@@ -188,20 +194,68 @@ static void check_counts(struct peer_call call, uint32_t element, uint32_t vecto
     }
 }
 
+static void check_share(const struct peer_call *c, const struct peer_exchange *x, const struct peer_share *s,
+                        uint32_t unit, uint32_t vector_bytes)
+{
+    struct peer_pack pack = peer_pack_of(c->protocol, unit, vector_bytes);
+    uint64_t per_pack = pack.data / unit, piece_bytes = (uint64_t)s->piece_packs * pack.staged;
+    TEST_TRUE(s->npacks * per_pack >= s->count && (s->npacks - 1) * per_pack < s->count);
+    TEST_TRUE(s->npieces >= 1 && s->piece_packs >= 1 && s->turns >= 1);
+    TEST_TRUE((uint64_t)s->npieces * s->piece_packs >= s->npacks);
+    TEST_TRUE((uint64_t)(s->npieces - 1) * s->piece_packs < s->npacks);
+    TEST_TRUE((uint64_t)s->run * c->blocks >= s->piece_packs);
+    TEST_TRUE(s->npieces == 1 ? piece_bytes <= x->region_bytes : piece_bytes <= x->slot_bytes);
+    TEST_TRUE(PEER_RING * x->slot_bytes <= x->region_bytes);
+    TEST_INT(x->slot_bytes % 16, 0);
+    TEST_TRUE(s->turns == 1 || (s->npieces == 1 && s->turn_bytes >= piece_bytes && s->turn_bytes % 64 == 0 &&
+                                s->turns * s->turn_bytes <= x->region_bytes));
+}
+
+static void check_shares(struct peer_call call, uint32_t unit, uint32_t vector_bytes)
+{
+    static const uint64_t rotate[] = {0, 12345, 1 << 20, (uint64_t)1 << 32};
+    const struct peer_pack pack = peer_pack_of(call.protocol, unit, vector_bytes);
+    struct peer_exchange x;
+    struct peer_share share;
+    for (uint64_t count = 1; count < ((uint64_t)1 << 33); count += 1 + count / 3) {
+        call.rotate = rotate[count % 4];
+        call.small = 0;
+        peer_set_region(&call, pack, &x);
+        TEST_TRUE(x.region_bytes * call.nranks <= PEER_MAIN_BYTES(call.staging, call.protocol));
+        share = (struct peer_share){.count = count};
+        peer_set_share(&call, &x, pack, unit, &share);
+        check_share(&call, &x, &share, unit, vector_bytes);
+        if (call.protocol == PEER_PROTO_FLAG)
+            continue;
+        call.small = 1;
+        peer_set_region(&call, pack, &x);
+        TEST_TRUE(PEER_PLACES * x.region_bytes * call.nranks <=
+                  PEER_HALF_BYTES(call.staging, call.protocol) -
+                      PEER_MAIN_BYTES(call.staging, call.protocol));
+        if (count * unit > peer_region_data(&x, pack))
+            continue;
+        peer_set_share(&call, &x, pack, unit, &share);
+        TEST_INT(share.npieces, 1);
+        check_share(&call, &x, &share, unit, vector_bytes);
+    }
+}
+
 static void geometry(void)
 {
-    static const uint32_t elements[] = {2, 4, 8}, vectors[] = {16, 64}, blocks[] = {1, 3, PEER_MAX_BLOCKS};
+    static const uint32_t elements[] = {1, 2, 4, 8, 16}, vectors[] = {16, 64},
+                          blocks[] = {1, 3, PEER_MAX_BLOCKS};
     static const uint64_t staging[] = {16 << 10, 20 << 10, 1 << 20, 256 << 20};
     for (uint32_t ranks = 2; ranks <= PEER_MAX_PEERS; ranks++)
         for (int algorithm = 0; algorithm < PEER_N_ALGORITHMS; algorithm++)
             for (int protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++)
-                for (int i = 0; i < 3 * 2 * 3 * 4; i++) {
+                for (int i = 0; i < 5 * 2 * 3 * 4; i++) {
                     struct peer_call call = {.nranks = ranks,
                                              .algorithm = (uint32_t)algorithm,
                                              .protocol = (uint32_t)protocol,
-                                             .blocks = blocks[i / 2 / 3 % 3],
-                                             .staging = staging[i / 18]};
-                    check_counts(call, elements[i / 2 % 3], vectors[i % 2]);
+                                             .blocks = blocks[i / 2 / 5 % 3],
+                                             .staging = staging[i / 30]};
+                    check_counts(call, elements[i / 2 % 5], vectors[i % 2]);
+                    check_shares(call, elements[i / 2 % 5], vectors[i % 2]);
                 }
 }
 

@@ -87,7 +87,7 @@ static struct trial draw_trial(struct sequence *s, const struct member *member)
 {
     const struct reference *ref = &member->refs[draw(s, PEER_N_DATATYPES)];
     size_t most = MAX_BYTES / ref->element >> draw(s, 14);
-    struct trial trial = {.ref = ref, .op = (PEER_Op)draw(s, PEER_N_OPS)};
+    struct trial trial = {.ref = ref, .op = reference_op(ref->type, draw(s, PEER_N_OPS))};
     trial.count = draw(s, most + 1);
     trial.first = draw(s, ref->count - trial.count + 1);
     trial.place = (enum trial_place)draw(s, 3);

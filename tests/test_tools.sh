@@ -67,16 +67,17 @@ ranks2() { # COLLECTIVE OPTIONS...
     ranks 2 "$perf" "$@" -n 10 -w 1 -N 2
 }
 
-# The rows of the last output: how many, of 13 columns as nccl-tests', nothing wrong, times there.
-rows() { # HOW-MANY
-    if ! awk -v want="$1" '
+# The rows of the last output: how many, of 13 columns as nccl-tests', nothing wrong, times there. Roots are -1, or
+# what is given; of the collective that has one buffer the times in place are not there.
+rows() { # HOW-MANY [ROOTS] [one-buffer]
+    if ! awk -v want="$1" -v roots="${2:--1}" -v step="${3:+8}" '
         /^#/ || NF == 0 { next }
         {
             n++
             if (NF < 15) { print "line " NR " has " NF " columns"; bad = 1 }
-            if ($5 != -1) { print "line " NR ": no root in column 5"; bad = 1 }
+            if (index(" " roots " ", " " $5 " ") == 0) { print "line " NR ": root " $5; bad = 1 }
             if ($1 % $2 != 0) { print "line " NR ": size " $1 ", count " $2; bad = 1 }
-            for (i = 6; i <= 10; i += 4) {
+            for (i = 6; i <= 10; i += (step ? step : 4)) {
                 if ($i + 0 <= 0) { print "line " NR ": time " $i; bad = 1 }
                 if ($(i + 3) != "0") { print "line " NR ": #wrong " $(i + 3); bad = 1 }
             }
@@ -112,11 +113,11 @@ test_perf_tables() {
     good 'Wrong elements *: 0 OK' '^# rank 1: ' -- ranks2 allreduce -b 8 -e 32K -f 16 -G 0
     rows 4
     good 'Wrong elements *: 0 OK' -- ranks2 allreduce -b 1000 -e 1100 -i 50 -d all -o all -G 0
-    rows 54
-    # NCCL may serve or not, MPI serves 4 of the 6 types.
-    good '^#.*nccl *ratio *mpi *ratio *plan' '^# nccl: ' 'Geometric mean of mpi / ours, eager: [0-9.]* (rows: 8)' \
+    rows 381
+    # NCCL may serve or not, MPI adds up 12 of the 16 types that have a sum.
+    good '^#.*nccl *ratio *mpi *ratio *plan' '^# nccl: ' 'Geometric mean of mpi / ours, eager: [0-9.]* (rows: 24)' \
         '^ .* bf16 .* eager .* -  *-  [a-z]' -- ranks2 allreduce -b 4K -e 8K -d all --compare mpi,nccl -G 0
-    rows 12
+    rows 32
     good ' graph ' ' N/A ' -- ranks2 allreduce -b 64 -G 5 -c 0
     good '^ .* none .* eager' -- ranks2 barrier --compare mpi -G 0
     # Without -n the number of calls is chosen.
@@ -127,6 +128,28 @@ test_perf_tables() {
     good '^peer_perf (peercoll) [0-9]' -- "$perf" --version
 }
 
+# 3 ranks: sizes don't come out even. The smallest is less than an element for each rank.
+ranks3() { # COLLECTIVE OPTIONS...
+    good 'Wrong elements *: 0 OK' -- ranks 3 "$perf" -b 8 -e 1M -f 19 -G 0 -n 3 -w 1 -N 1 "$@"
+}
+
+test_perf_collectives() {
+    for collective in allgather allgatherv alltoall alltoallv; do
+        ranks3 "$collective" --compare mpi
+        rows 5
+    done
+    for collective in reduce_scatter_block reduce_scatter; do
+        ranks3 "$collective" -d all -o all -e 4K
+        rows 381
+    done
+    for collective in reduce gather scatter; do
+        ranks3 "$collective" -r -1 --compare mpi
+        rows 15 '0 1 2'
+    done
+    ranks3 bcast -r 2 -d all -e 4K --compare mpi # 8 bytes are no complex128
+    rows 50 2 one-buffer
+}
+
 # One rank tells of what all see. The rest goes without mpirun, which takes its time to end when a rank fails.
 test_perf_errors() {
     bad 1 'which collective' ranks2
@@ -135,7 +158,9 @@ test_perf_errors() {
     bad 1 'one collective at a time' "$perf" allreduce barrier
     bad 1 '-b -8: not a size' "$perf" allreduce -b -8
     bad 1 'exchange -b and -e' "$perf" allreduce -b 16 -e 8
-    bad 1 'one of int32' "$perf" allreduce -d float99
+    bad 1 'one of int8' "$perf" allreduce -d float99
+    bad 1 '-r 1: give a rank, from 0 to 0' "$perf" bcast -r 1
+    bad 1 'bool' "$perf" allreduce -d bool -o sum
     bad 1 '-f 1: give a number from 2' "$perf" allreduce -f 1
     bad 1 'give nccl, mpi' "$perf" allreduce --compare gloo
     bad 1 'unrecognized option' "$perf" allreduce --frobnicate
@@ -143,6 +168,7 @@ test_perf_errors() {
 
 test_info
 test_perf_tables
+test_perf_collectives
 test_perf_errors
 if [ "$failures" -gt 0 ]; then
     echo "$failures checks failed"

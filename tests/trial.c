@@ -136,6 +136,7 @@ void trial_prepare(struct trial_buffers *t, const struct trial *what)
     size_t bytes = bytes_of(what), skip = what->first * ref->element;
     size_t send_at = send_offset(what), recv_at = recv_offset(what);
     TEST_TRUE(what->first + what->count <= ref->count && bytes <= t->capacity);
+    TEST_TRUE(reference_legal(ref->type, what->op));
     TEST_TRUE(what->send_shift * ref->element <= MAX_SHIFT && what->recv_shift * ref->element <= MAX_SHIFT);
     t->now = *what;
     draw(t->sent, 0x5b, send_at, ref->input + skip, bytes);
@@ -178,7 +179,7 @@ static void check_result(const struct trial_buffers *t)
     const struct trial *c = &t->now;
     const unsigned char *got = t->got + recv_offset(c), *wanted = t->wanted + recv_offset(c);
     size_t i = reference_differ(c->ref->type, got, wanted, c->count);
-    char text[160], is[20], should[20];
+    char text[160], is[40], should[40];
     if (i == c->count)
         return;
     print_bytes(is, got + i * c->ref->element, c->ref->element);

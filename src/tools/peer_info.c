@@ -246,10 +246,13 @@ static void print_plans(struct peer_query query)
            "peers: they map each other's memory; lines: 16 bytes arrive whole; NCCL: it serves the ranks\n");
 }
 
+#define LIST_TYPE(name, bytes, text) " " text
+
 static int show_select(char *const words[SELECT_WORDS])
 {
     struct peer_config config;
-    struct peer_query query = {.max_blocks = PEER_MAX_BLOCKS};
+    struct peer_query query = {.max_blocks = PEER_MAX_BLOCKS,
+                               .max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS};
     uint32_t collective = 0, datatype = 0;
     size_t bytes, ranks;
 
@@ -264,7 +267,7 @@ static int show_select(char *const words[SELECT_WORDS])
     while (datatype < PEER_N_DATATYPES && strcmp(peer_datatype_name(datatype), words[2]) != 0)
         datatype++;
     if (datatype == PEER_N_DATATYPES)
-        return complain("--select: TYPE must be int32, int64, fp16, bf16, fp32 or fp64");
+        return complain("--select: TYPE must be one of" PEER_DATATYPES(LIST_TYPE));
     if (bytes % peer_datatype_bytes(datatype) != 0)
         return complain("--select: BYTES is no whole number of elements of that TYPE");
     if (!parse_bytes(words[3], &ranks) || ranks < 1 || ranks > INT32_MAX)

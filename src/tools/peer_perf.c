@@ -16,7 +16,8 @@
     #include <cuda_runtime_api.h>
 #endif
 
-#define DEFAULT_GRAPH 50 /* calls, on the cuda device */
+#define DEFAULT_GRAPH     50 /* calls, on the cuda device */
+#define MAX_ELEMENT_BYTES 16
 
 void perf_die(const char *format, ...)
 {
@@ -72,21 +73,29 @@ static void pinned_free(void *buffer)
     (void)buffer;
 }
 
-/* Bytes of the larger of a rank's two buffers, for a message of so many bytes. */
-static size_t room_for(const struct perf *perf, size_t bytes)
+static void *counts_alloc(const struct perf *perf, size_t bytes_each)
 {
-    struct perf_shape shape;
+    void *counts = calloc((size_t)perf->size, bytes_each);
 
-    if (!perf->options.collective->shape)
+    if (!counts)
+        perf_die("out of memory");
+    return counts;
+}
+
+/* Bytes of the largest message: every block of it has an element at least. */
+static size_t room_for(const struct perf *perf)
+{
+    size_t least = (size_t)perf->size * MAX_ELEMENT_BYTES;
+
+    if (perf->options.collective->send == PERF_NOTHING)
         return 0;
-    shape = perf->options.collective->shape(bytes, perf->size); /* elements of one byte */
-    return shape.send > shape.recv ? shape.send : shape.recv;
+    return perf->options.max_bytes > least ? perf->options.max_bytes : least;
 }
 
 /* False after a message: all ranks alike. */
 static bool open_all(struct perf *perf)
 {
-    size_t room = room_for(perf, perf->options.max_bytes);
+    size_t room = room_for(perf);
 
     if (PEER_Select_device(MPI_COMM_WORLD, NULL) != PEER_SUCCESS)
         perf_die("%s", PEER_Last_error()); /* one rank's GPU may fail alone */
@@ -100,6 +109,10 @@ static bool open_all(struct perf *perf)
         perf->options.graph = perf->bed.cuda ? DEFAULT_GRAPH : 0;
     perf->send = bed_alloc(&perf->bed, room);
     perf->recv = bed_alloc(&perf->bed, room);
+    perf->counts = counts_alloc(perf, sizeof *perf->counts);
+    perf->displs = counts_alloc(perf, sizeof *perf->displs);
+    perf->mpi.counts = counts_alloc(perf, sizeof *perf->mpi.counts);
+    perf->mpi.displs = counts_alloc(perf, sizeof *perf->mpi.displs);
     perf->mpi.comm = MPI_COMM_WORLD;
     perf->mpi.bed = &perf->bed;
     if (perf->options.compare_mpi && perf->bed.cuda && room > 0) {
@@ -115,11 +128,21 @@ static void close_all(struct perf *perf)
 {
     pinned_free(perf->mpi.in);
     pinned_free(perf->mpi.out);
+    free(perf->counts);
+    free(perf->displs);
+    free(perf->mpi.counts);
+    free(perf->mpi.displs);
     bed_free(&perf->bed, perf->send);
     bed_free(&perf->bed, perf->recv);
     bed_close(&perf->bed);
     if (PEER_Comm_free(&perf->nccl) != PEER_SUCCESS || PEER_Comm_free(&perf->comm) != PEER_SUCCESS)
         perf_die("%s", PEER_Last_error());
+}
+
+/* NCCL divides an average where and as it likes: that has no one right answer. */
+static bool is_checkable(const struct perf_case *c, const struct perf_result *result)
+{
+    return c->count > 0 && !(c->op == PEER_AVG && strncmp(result->plan, "nccl", 4) == 0);
 }
 
 /* One row. Where our call can't be captured there is none; the reason is told once. */
@@ -135,8 +158,9 @@ static void measure(struct perf *perf, const struct perf_case *c)
         told = true;
         return;
     }
-    for (int place = 0; place < PERF_N_PLACES && perf->options.check && c->shape.recv > 0; place++)
-        result.wrong[place] = perf_check(perf, c, (enum perf_place)place);
+    for (int place = 0; place < PERF_N_PLACES && perf->options.check && is_checkable(c, &result); place++)
+        if (result.us[place] >= 0)
+            result.wrong[place] = perf_check(perf, c, (enum perf_place)place);
     perf_report_row(perf, c, &result);
 }
 
@@ -153,38 +177,100 @@ static void measure_modes(struct perf *perf, struct perf_case *c)
     }
 }
 
+/* The message of so many bytes, or what is nearest: whole elements, as many in each block. Of the arrays of counts
+ * and displacements every block is the same size, as in nccl-tests. */
+static void set_size(struct perf *perf, struct perf_case *c, size_t bytes)
+{
+    size_t element, blocks = perf_collective_blocks(perf->options.collective, perf->size);
+
+    PEER_Datatype_size(c->datatype, &element);
+    c->count = bytes / element / blocks;
+    if (c->count == 0 && blocks > 1)
+        c->count = 1;
+    c->bytes = c->count * blocks * element;
+    for (int r = 0; r < perf->size; r++) {
+        perf->counts[r] = c->count;
+        perf->displs[r] = (size_t)r * c->count;
+        perf->mpi.counts[r] = (int)perf->counts[r]; /* where they don't fit MPI doesn't serve */
+        perf->mpi.displs[r] = (int)perf->displs[r];
+    }
+}
+
 static void measure_sizes(struct perf *perf, struct perf_case *c)
 {
     const struct perf_options *options = &perf->options;
-    size_t element, next, factor = (size_t)options->step_factor;
+    size_t next, last = 0, factor = (size_t)options->step_factor;
 
-    PEER_Datatype_size(c->datatype, &element);
     for (size_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes = next) {
-        c->shape = options->collective->shape(bytes / element, perf->size);
-        c->bytes = bytes / element * element;
-        if (c->bytes > 0)
+        set_size(perf, c, bytes);
+        if (c->bytes != last) /* steps may be smaller than an element of each block */
             measure_modes(perf, c);
+        last = c->bytes;
         next = options->step_bytes > 0 ? bytes + options->step_bytes : bytes * factor;
         if (next <= bytes || (options->step_bytes == 0 && next / factor != bytes))
             break; /* past what a size_t holds */
     }
 }
 
-static void measure_all(struct perf *perf)
+static void measure_roots(struct perf *perf, struct perf_case *c)
 {
-    struct perf_case c = {0};
+    int first = perf->options.root < 0 ? 0 : perf->options.root;
+    int last = perf->options.root < 0 ? perf->size - 1 : perf->options.root;
 
-    if (!perf->options.collective->shape) {
-        measure_modes(perf, &c);
-        return;
+    if (!perf_collective_is_rooted(perf->options.collective))
+        first = last = -1;
+    for (c->root = first; c->root <= last; c->root++)
+        measure_sizes(perf, c);
+}
+
+/* Whether the library combines such elements so. */
+static bool is_pair(struct perf *perf, PEER_Datatype datatype, PEER_Op op)
+{
+    int status = PEER_Allreduce(NULL, NULL, 0, datatype, op, perf->comm, perf->bed.stream);
+
+    if (status != PEER_SUCCESS && status != PEER_ERR_OP)
+        perf_die("%s", PEER_Last_error());
+    return status == PEER_SUCCESS;
+}
+
+/* False if there is no such pair. */
+static bool measure_ops(struct perf *perf, struct perf_case *c)
+{
+    bool any = false;
+
+    c->op = PEER_N_OPS;
+    if (!(perf->options.collective->flags & PERF_REDUCES)) {
+        measure_roots(perf, c);
+        return true;
     }
-    for (unsigned type = 0; type < PEER_N_DATATYPES; type++)
-        for (unsigned op = 0; op < PEER_N_OPS; op++)
-            if ((perf->options.types >> type & 1) && (perf->options.ops >> op & 1)) {
-                c.datatype = (PEER_Datatype)type;
-                c.op = (PEER_Op)op;
-                measure_sizes(perf, &c);
-            }
+    for (unsigned op = 0; op < PEER_N_OPS; op++) {
+        c->op = (PEER_Op)op;
+        if ((perf->options.ops >> op & 1) && is_pair(perf, c->datatype, c->op)) {
+            measure_roots(perf, c);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* False after a message if there was nothing to measure: all ranks alike. */
+static bool measure_all(struct perf *perf)
+{
+    struct perf_case c = {.op = PEER_N_OPS, .root = -1};
+    bool any = false;
+
+    if (perf->options.collective->send == PERF_NOTHING) {
+        measure_modes(perf, &c);
+        return true;
+    }
+    for (unsigned type = 0; type < PEER_N_DATATYPES; type++) {
+        c.datatype = (PEER_Datatype)type;
+        if (perf->options.types >> type & 1)
+            any = measure_ops(perf, &c) || any;
+    }
+    if (!any && perf->rank == 0)
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, PEER_Last_error());
+    return any;
 }
 
 int main(int argc, char **argv)
@@ -200,8 +286,8 @@ int main(int argc, char **argv)
         good = open_all(&perf);
         if (good) {
             perf_report_header(&perf);
-            measure_all(&perf);
-            good = perf_report_summary(&perf);
+            good = measure_all(&perf);
+            good = perf_report_summary(&perf) && good;
             close_all(&perf);
         }
     }

@@ -1,10 +1,11 @@
 /* What the files of peer_perf share.
  *
- *   peer_perf.c         main: opens everything, goes through types, operations and sizes
+ *   peer_perf.c         main: opens everything, goes through types, operations, roots and sizes
  *   perf_options.c      the command line
- *   perf_collectives.c  the collectives: a new one is a row of the table there
+ *   perf_collectives.c  the collectives: a new one is a row of the table there, and a line with its two calls
  *   perf_time.c         timed runs of us and of the rivals
- *   perf_check.c        data whose results are exact, and the comparison
+ *   perf_check.c        are the results right?
+ *   perf_numbers.c      data whose results are exact
  *   perf_report.c       what is printed */
 #ifndef PEER_TOOLS_PERF_H
 #define PEER_TOOLS_PERF_H
@@ -22,44 +23,74 @@
 struct perf_mpi {
     MPI_Comm comm;
     struct bed *bed;
-    void *in, *out; /* the copies; NULL on the host device */
+    void *in, *out;       /* the copies; NULL on the host device */
+    int *counts, *displs; /* of all ranks, as struct perf_call's */
 };
+
+struct perf_collective;
 
 /* One call, as the loops make it again and again. */
 struct perf_call {
     const void *sendbuf; /* or PEER_IN_PLACE */
     void *recvbuf;
-    size_t count; /* the argument of the call */
+    size_t count;            /* the argument of the call */
+    size_t *counts, *displs; /* of all ranks, for the calls that take arrays: every count is `count` */
     PEER_Datatype datatype;
     PEER_Op op;
+    int root;
     PEER_Comm comm;
     PEER_Stream stream;
+    const struct perf_collective *collective;
     const struct perf_mpi *mpi;
+    /* What this rank gives and gets, wherever that lies in the buffers, in elements. */
+    void *input, *output;
+    size_t ninput, noutput;
 };
 
-/* Elements: the argument of the call, and of the two buffers. */
-struct perf_shape {
-    size_t count, send, recv;
+/* One MPI call. */
+struct perf_mpi_call {
+    const void *in;
+    void *out;
+    int count;
+    const int *counts, *displs;
+    MPI_Datatype datatype;
+    MPI_Op op;
+    int root;
+    MPI_Comm comm;
+};
+
+/* What a buffer holds. */
+enum perf_amount { PERF_NOTHING, PERF_BLOCK, PERF_BLOCKS /* one for each rank */ };
+
+enum perf_flag {
+    PERF_REDUCES = 1,
+    PERF_FROM_ROOT = 2, /* the root alone sends */
+    PERF_TO_ROOT = 4,   /* the root alone receives */
+    PERF_ONE_BUFFER = 8 /* there is no in-place form beside it */
 };
 
 struct perf_collective {
     const char *name;
-    /* What a message of so many elements is. NULL: no data, one row, nothing to check. */
-    struct perf_shape (*shape)(size_t elements, int nranks);
+    enum perf_amount send, recv; /* PERF_NOTHING: no data, one row, nothing to check */
+    unsigned flags;
     double (*busbw)(int nranks); /* bus bandwidth / algorithm bandwidth, as nccl-tests' doc/PERFORMANCE.md */
-    /* Make `iters` calls in a row and return the first status that is not PEER_SUCCESS. */
+    /* Makes `iters` calls in a row and returns the first status that is not PEER_SUCCESS. */
     int (*run)(const struct perf_call *call, int iters);
-    int (*mpi)(const struct perf_call *call, int iters);
-    /* Element i of the result on `rank`, where perf_value gives the input. */
-    int (*expected)(PEER_Op op, int rank, int nranks, size_t i, int position);
+    int (*mpi)(const struct perf_mpi_call *call);
 };
 
 /* NULL: there is none of that name. */
 const struct perf_collective *perf_collective_find(const char *name);
-/* "allreduce, barrier" */
+/* "allreduce, reduce, ..." */
 void perf_collective_names(char *text, size_t bytes);
-/* MPI_DATATYPE_NULL for what MPI lacks. */
-MPI_Datatype perf_mpi_datatype(PEER_Datatype datatype);
+/* Whether it has a root. */
+bool perf_collective_is_rooted(const struct perf_collective *collective);
+/* How many blocks a message of this collective is. */
+size_t perf_collective_blocks(const struct perf_collective *collective, int nranks);
+/* Whether MPI has such a call. */
+bool perf_mpi_serves(const struct perf_call *call, int nranks);
+/* As perf_collective's run, but of MPI's call. */
+int perf_mpi_run(const struct perf_call *call, int iters);
 
 /* ---- Options -------------------------------------------------------------------------------------------- */
 
@@ -71,6 +102,7 @@ struct perf_options {
     size_t step_bytes; /* 0: step_factor is in force */
     int step_factor;
     unsigned types, ops; /* bit t: PEER_Datatype t, bit o: PEER_Op o */
+    int root;            /* -1: each rank in turn */
     int iters;           /* 0: as many as fill a run */
     int warmup;
     int runs;
@@ -99,17 +131,19 @@ struct perf {
     PEER_Comm nccl;    /* a communicator that was told transport=nccl, or PEER_COMM_NULL */
     char no_nccl[256]; /* why not, if it was asked for */
     struct perf_mpi mpi;
-    void *send, *recv; /* of the largest message */
-    int position;      /* number of the next checked call: its data are its own */
+    void *send, *recv;       /* of the largest message */
+    size_t *counts, *displs; /* of the row at hand */
+    int position;            /* number of the next checked call: its data are its own */
 };
 
 /* One row of the table. */
 struct perf_case {
     PEER_Datatype datatype;
-    PEER_Op op;
-    size_t bytes;
-    struct perf_shape shape;
-    int graph; /* calls in a graph, or 0 */
+    PEER_Op op;   /* PEER_N_OPS: this is no reduction */
+    int root;     /* -1: there is none */
+    size_t bytes; /* of the message */
+    size_t count; /* of a block */
+    int graph;    /* calls in a graph, or 0 */
 };
 
 enum perf_place { PERF_OUT_OF_PLACE, PERF_IN_PLACE, PERF_N_PLACES };
@@ -147,17 +181,29 @@ void perf_runner_close(struct perf_runner *runner);
 /* Launches the graph, or makes the call, so many times. */
 void perf_runner_go(struct perf_runner *runner, int units);
 
-/* Our call of a row. */
+/* Our call of a row, on this rank. */
 struct perf_call perf_call_of(const struct perf *perf, const struct perf_case *c, enum perf_place place);
 /* Times us at both places, and the rivals out of place in turns with us. */
 void perf_time(struct perf *perf, const struct perf_case *c, struct perf_result *result);
 
 /* ---- Checking ------------------------------------------------------------------------------------------- */
 
-/* Element i of the input of `rank` for a checked call: a small integer. */
-int perf_value(int rank, int nranks, size_t i, int position);
 /* Checks a few calls with data of their own. Returns the number of wrong elements over all ranks. */
 long long perf_check(struct perf *perf, const struct perf_case *c, enum perf_place place);
+
+/* A number of any datatype: an integer, or two as a complex number. */
+struct perf_number {
+    int re, im;
+};
+
+/* Element i of the input of `rank` for a checked call, one of `nranks` that are combined: chosen so that the result
+ * is exact, in whatever order that is done. */
+struct perf_number perf_input(PEER_Datatype datatype, PEER_Op op, int rank, int nranks, size_t i,
+                              int position);
+/* What all ranks' element i comes to; of PEER_AVG the sum. */
+struct perf_number perf_combined(PEER_Datatype datatype, PEER_Op op, int nranks, size_t i, int position);
+/* Element i of array = number / divisor, rounded as the datatype does. */
+void perf_encode(PEER_Datatype datatype, struct perf_number number, int divisor, size_t i, void *array);
 
 /* ---- Reporting ------------------------------------------------------------------------------------------ */
 

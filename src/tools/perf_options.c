@@ -12,14 +12,21 @@
 /* Keys of options without a letter. */
 enum { KEY_COMPARE = 256, KEY_USAGE };
 
+#define LIST_TYPE(name, bytes, text) text ", "
+#define LIST_OP(name, text)          text ", "
+
 static const struct argp_option option_table[] = {
     {NULL, 0, NULL, 0, "Messages:", 1},
     {"minbytes", 'b', "BYTES", 0, "Smallest message, as 8, 64K, 16M, 1G (default 8)", 1},
     {"maxbytes", 'e', "BYTES", 0, "Largest message (default 16M, or that of -b if -b is given alone)", 1},
     {"stepfactor", 'f', "N", 0, "Each message N times the one before (default 2)", 1},
     {"stepbytes", 'i', "BYTES", 0, "Each message BYTES more than the one before", 1},
-    {"datatype", 'd', "TYPE", 0, "int32, int64, fp16, bf16, fp32, fp64 or all (default fp32)", 1},
-    {"op", 'o', "OP", 0, "sum, min, max or all (default sum)", 1},
+    {"datatype", 'd', "TYPE", 0, PEER_DATATYPES(LIST_TYPE) "or all (default: fp32)", 1},
+    {"op", 'o', "OP", 0,
+     "For collectives that reduce: " PEER_OPS(LIST_OP) "or all: those that the datatype has (default sum)",
+     1},
+    {"root", 'r', "RANK", 0,
+     "For collectives that have a root: the root, or -1, each rank in turn (default 0)", 1},
     {NULL, 0, NULL, 0, "Measurement:", 2},
     {"iters", 'n', "N", 0, "Calls in one run (default: as many as take some 30 ms, 20000 at most)", 2},
     {"warmup", 'w', "N", 0, "Calls before the first run (default 5)", 2},
@@ -67,6 +74,24 @@ static error_t take_bytes(struct argp_state *state, const char *option, const ch
         return 0;
     argp_error(state, "%s %s: not a size; give a number of bytes from 1 on, as 8, 64K, 16M or 1G", option,
                arg);
+    return EINVAL;
+}
+
+static error_t take_root(struct argp_state *state, const char *arg, struct perf_options *options)
+{
+    size_t value;
+    int nranks;
+
+    if (strcmp(arg, "-1") == 0) {
+        options->root = -1;
+        return 0;
+    }
+    MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    if (parse_bytes(arg, &value) && value < (size_t)nranks) {
+        options->root = (int)value;
+        return 0;
+    }
+    argp_error(state, "-r %s: give a rank, from 0 to %d, or -1", arg, nranks - 1);
     return EINVAL;
 }
 
@@ -195,6 +220,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return take_names(state, "-d", arg, type_names, PEER_N_DATATYPES, &options->types);
     case 'o':
         return take_names(state, "-o", arg, op_names, PEER_N_OPS, &options->ops);
+    case 'r':
+        return take_root(state, arg, options);
     case KEY_COMPARE:
         return take_rivals(state, arg, options);
     case 'h':
@@ -215,21 +242,38 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* The list of collectives, after all else. */
+static char *extend_help(int key, const char *text, void *input)
+{
+    char names[256], *more = NULL;
+
+    (void)input;
+    if (key != ARGP_KEY_HELP_EXTRA)
+        return (char *)text;
+    perf_collective_names(names, sizeof names);
+    if (asprintf(&more, "COLLECTIVE is one of %s.\n", names) < 0)
+        return NULL;
+    return more;
+}
+
 static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
     .args_doc = "COLLECTIVE",
-    .doc =
-        "Measures a collective (allreduce or barrier) of peercoll over the ranks that mpirun started, checks "
-        "its results, and compares it with NCCL and MPI."
-        "\vEach row gives what nccl-tests gives: the message, then time in us, algorithm and bus bandwidth "
-        "in "
-        "GB/s and the number of wrong elements, with two buffers and in place; then whether the calls were "
-        "in "
-        "a graph, the rivals' times with two buffers and their ratio to ours (above 1 we are faster), and "
-        "what "
-        "served our call. `-' stands for what can't be had. Exit status 1 if anything was wrong.\n\n"
-        "Example: mpirun -np 2 peer_perf allreduce -b 8 -e 16M --compare mpi",
+    .doc = "Measures a collective of peercoll over the ranks that mpirun started, checks its results, and "
+           "compares it "
+           "with NCCL and MPI."
+           "\vEach row gives what nccl-tests gives: the message, then time in us, algorithm and bus "
+           "bandwidth in GB/s "
+           "and the number of wrong elements, with two buffers and in place; then whether the calls were in "
+           "a graph, "
+           "the rivals' times with two buffers and their ratio to ours (above 1 we are faster), and what "
+           "served our "
+           "call. `-' stands for what can't be had. Where each rank has a block, a message is the blocks of "
+           "all ranks, "
+           "and the count that of one block. Exit status 1 if anything was wrong.\n\n"
+           "Example: mpirun -np 2 peer_perf allreduce -b 8 -e 16M --compare mpi",
+    .help_filter = extend_help,
 };
 
 bool perf_options_parse(struct perf_options *options, int argc, char **argv, int rank)

@@ -111,9 +111,9 @@ static void print_measure(const struct perf *perf)
 
 static void print_columns(const struct perf *perf)
 {
-    printf("#\n# %12s %12s %6s %6s %5s %35s %35s\n", "", "", "", "", "", "out-of-place          ",
+    printf("#\n# %12s %12s %10s %6s %5s %35s %35s\n", "", "", "", "", "", "out-of-place          ",
            "in-place            ");
-    printf("# %12s %12s %6s %6s %5s", "size", "count", "type", "redop", "root");
+    printf("# %12s %12s %10s %6s %5s", "size", "count", "type", "redop", "root");
     for (int place = 0; place < PERF_N_PLACES; place++)
         printf(" %9s %8s %8s %7s", "time", "algbw", "busbw", "#wrong");
     printf(" %6s", "mode");
@@ -121,7 +121,7 @@ static void print_columns(const struct perf *perf)
         if (compared(perf, (enum perf_rival)rival))
             printf(" %9s %6s", rival_names[rival], "ratio");
     printf("  plan\n");
-    printf("# %12s %12s %6s %6s %5s", "(B)", "(elements)", "", "", "");
+    printf("# %12s %12s %10s %6s %5s", "(B)", "(elements)", "", "", "");
     for (int place = 0; place < PERF_N_PLACES; place++)
         printf(" %9s %8s %8s %7s", "(us)", "(GB/s)", "(GB/s)", "");
     printf(" %6s", "");
@@ -170,7 +170,7 @@ static void print_number(int width, double value)
 
 static void print_place(const struct perf *perf, const struct perf_case *c, double us, long long wrong)
 {
-    bool bandwidth = us > 0 && perf->options.collective->shape;
+    bool bandwidth = us > 0 && c->bytes > 0;
     double algbw = bandwidth ? (double)c->bytes / us / 1e3 : -1;
     double busbw = bandwidth ? algbw * perf->options.collective->busbw(perf->size) : -1;
 
@@ -207,12 +207,11 @@ static void print_rival(const struct perf_case *c, enum perf_rival rival, double
 
 void perf_report_row(const struct perf *perf, const struct perf_case *c, const struct perf_result *result)
 {
-    bool data = perf->options.collective->shape != NULL;
-
     if (perf->rank != 0)
         return;
-    printf("  %12zu %12zu %6s %6s %5d", c->bytes, c->shape.count, data ? perf_type_name(c->datatype) : "none",
-           data ? perf_op_name(c->op) : "none", -1);
+    printf("  %12zu %12zu %10s %6s %5d", c->bytes, c->count,
+           c->bytes > 0 ? perf_type_name(c->datatype) : "none",
+           c->op < PEER_N_OPS ? perf_op_name(c->op) : "none", c->root);
     for (int place = 0; place < PERF_N_PLACES; place++)
         print_place(perf, c, result->us[place], result->wrong[place]);
     printf(" %6s", c->graph > 0 ? "graph" : "eager");

@@ -6,7 +6,6 @@
  * the median counts. */
 #include "perf.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,37 +129,50 @@ static double median(double *us, int runs)
     return runs % 2 ? us[runs / 2] : (us[runs / 2 - 1] + us[runs / 2]) / 2;
 }
 
-struct perf_call perf_call_of(const struct perf *perf, const struct perf_case *c, enum perf_place place)
+static void get_plan(PEER_Comm comm, char *plan, size_t bytes)
 {
-    return (struct perf_call){
-        .sendbuf = place == PERF_IN_PLACE ? PEER_IN_PLACE : perf->send,
-        .recvbuf = perf->recv,
-        .count = c->shape.count,
-        .datatype = c->datatype,
-        .op = c->op,
-        .comm = perf->comm,
-        .stream = perf->bed.stream,
-        .mpi = &perf->mpi,
-    };
+    MPI_Info info;
+    int found;
+
+    if (PEER_Comm_get_info(comm, &info) != PEER_SUCCESS)
+        perf_die("%s", PEER_Last_error());
+    MPI_Info_get(info, "plan", (int)bytes - 1, plan, &found);
+    if (!found)
+        plan[0] = '\0';
+    MPI_Info_free(&info);
+}
+
+/* Whether NCCL makes such a call: the library gives to MPI what NCCL lacks, some datatypes and operations. */
+static bool nccl_serves(const struct perf_call *call)
+{
+    char plan[64];
+    int status;
+
+    if (call->comm == PEER_COMM_NULL)
+        return false;
+    status = call->collective->run(call, 1);
+    if (status == PEER_ERR_UNSUPPORTED)
+        return false;
+    if (status != PEER_SUCCESS)
+        perf_die("%s", PEER_Last_error());
+    get_plan(call->comm, plan, sizeof plan);
+    return strncmp(plan, "nccl", 4) == 0;
 }
 
 /* The rival's own calls; false where there are none like ours. */
 static bool rival_open(struct perf_runner *runner, struct perf *perf, const struct perf_case *c,
                        enum perf_rival rival)
 {
-    const struct perf_options *options = &perf->options;
     struct perf_call call = perf_call_of(perf, c, PERF_OUT_OF_PLACE);
 
     if (rival == PERF_NCCL) {
         call.comm = perf->nccl;
-        return call.comm != PEER_COMM_NULL &&
-               perf_runner_open(runner, &perf->bed, options->collective->run, &call, c->graph);
+        return nccl_serves(&call) &&
+               perf_runner_open(runner, &perf->bed, call.collective->run, &call, c->graph);
     }
     /* MPI can't be captured: beside our graphs it makes its calls one by one. */
-    if (!options->compare_mpi || call.count > INT_MAX ||
-        (options->collective->shape && perf_mpi_datatype(c->datatype) == MPI_DATATYPE_NULL))
-        return false;
-    return perf_runner_open(runner, &perf->bed, options->collective->mpi, &call, 0);
+    return perf->options.compare_mpi && perf_mpi_serves(&call, perf->size) &&
+           perf_runner_open(runner, &perf->bed, perf_mpi_run, &call, 0);
 }
 
 /* Runs in turns; *us[i] becomes the time of runners[i]. */
@@ -173,19 +185,6 @@ static void take_turns(struct perf_runner *runners, int n, const struct perf_opt
             runners[i].us[run] = timed_run(&runners[i], runners[i].units);
     for (int i = 0; i < n; i++)
         *us[i] = median(runners[i].us, options->runs);
-}
-
-static void get_plan(PEER_Comm comm, char *plan, size_t bytes)
-{
-    MPI_Info info;
-    int found;
-
-    if (PEER_Comm_get_info(comm, &info) != PEER_SUCCESS)
-        perf_die("%s", PEER_Last_error());
-    MPI_Info_get(info, "plan", (int)bytes - 1, plan, &found);
-    if (!found)
-        plan[0] = '\0';
-    MPI_Info_free(&info);
 }
 
 /* We, and out of place the rivals. Where our calls can't be captured the times stay "none". */
@@ -222,7 +221,7 @@ void perf_time(struct perf *perf, const struct perf_case *c, struct perf_result 
     for (int i = 0; i < PERF_N_RIVALS; i++)
         result->rival_us[i] = -1;
     time_place(perf, c, PERF_OUT_OF_PLACE, runners, result);
-    if (perf->options.collective->shape)
+    if (c->count > 0 && !(perf->options.collective->flags & PERF_ONE_BUFFER))
         time_place(perf, c, PERF_IN_PLACE, runners, result);
     free(runners);
 }

@@ -1,0 +1,389 @@
+/* Exchange by push: every rank sends a share of its buffer to every rank, and the receiver puts what it gets in its
+ * place (all-gather, all-to-all, broadcast, gather, scatter: PEER_KERNEL_MOVE) or combines the shares of all ranks
+ * (reduce-scatter, reduce: PEER_KERNEL_COMBINE). Shares are of any size, and may be empty.
+ *
+ * For each piece of the shares
+ *   1 send     a rank writes its packs of the piece to each peer it has a share for, at its own region there
+ *   2 receive  it reads what each peer that has a share for it wrote here, and puts it into its buffer or combines
+ *              it with its own share
+ * A block handles one run of packs of every share, the same on both sides, and so meets only the blocks of its own
+ * number at the peers. Under `line` and `ll` each 16-byte line carries its tag; under `flag` a block signals each
+ * receiver after 1 (phase 0), and waits for each sender's signal before it reads. Step 1 of piece p+1 comes before
+ * step 2 of piece p.
+ *
+ * Credit. A share of more than PEER_RING pieces comes back to slots it has used: before a block writes piece p of a
+ * share it waits for the receiver's signal (phase 1) that it has read piece p - PEER_RING. A wait for a signal of
+ * piece p - PEER_RING is for a step that comes before everybody's step 1 of piece p, so there is no circle.
+ *
+ * In place a block overwrites with a piece that it receives what it has sent of the same piece or before: the runs
+ * of what is sent and of what takes its place are the same (all-to-all), or its own first part (reduce-scatter in
+ * blocks). The threads of a block meet between the two. */
+#ifndef PEER_KERNELS_EXCHANGE_H
+#define PEER_KERNELS_EXCHANGE_H
+
+#include "packs.h"
+
+namespace
+{
+
+/* A share, and whose it is. */
+struct PeerShare : peer_share {
+    uint32_t rank;
+};
+
+/* Packs of a share's piece p. */
+PEER_FN uint32_t piece_of(const peer_share &s, uint32_t p)
+{
+    uint64_t before = (uint64_t)p * s.piece_packs;
+    uint64_t left = s.npacks > before ? s.npacks - before : 0;
+    return (uint32_t)(left < s.piece_packs ? left : s.piece_packs);
+}
+
+/* In rank r's slab: the packs of piece p of the share that `writer` has for it. */
+PEER_FN char *share_at(const Block &b, const peer_exchange &x, const peer_share &s, uint32_t r,
+                       uint32_t writer, uint32_t p)
+{
+    const peer_call &c = b.c;
+    uint64_t at = writer * x.region_bytes + p % PEER_RING * x.slot_bytes;
+    if (c.small)
+        at += PEER_MAIN_BYTES(c.staging, c.protocol) + b.state.place * (c.nranks * x.region_bytes);
+    if (s.turns > 1)
+        at += (b.state.group >> 1) % s.turns * s.turn_bytes;
+    return half_at(c, r, c.protocol, half_of(b)) + at;
+}
+
+/* What the steps of every protocol need. */
+template <class T, class Packs, bool WHOLE>
+struct Exchange {
+    using MyPack = typename Packs::MyPack;
+
+    Block &b;
+    const peer_exchange &x;
+    const Buffers<T, Packs::BYTES, WHOLE> buffers;
+
+    PEER_FN Exchange(Block &block, const peer_exchange &exchange) : b(block), x(exchange), buffers(block.c)
+    {
+    }
+
+    PEER_FN uint32_t tag(uint32_t p) const
+    {
+        return b.state.epoch + p;
+    }
+
+    /* The i-th share that is sent, or received. */
+    PEER_FN PeerShare sent(uint32_t i) const
+    {
+        return share(i, x.nsend, x.send_step, x.send_at, x.send_count);
+    }
+
+    PEER_FN PeerShare received(uint32_t i) const
+    {
+        return share(i, x.nrecv, x.recv_step, x.recv_at, x.recv_count);
+    }
+
+    PEER_FN PeerShare share(uint32_t i, uint32_t n, uint64_t step, const uint64_t *at,
+                            const uint64_t *count) const
+    {
+        const uint32_t r = n == b.c.nranks - 1 ? peer_at(b.c, 1 + i) : x.root;
+        PeerShare s = {};
+        if (x.uniform) {
+            (peer_share &)s = x.common;
+            s.at = r * step;
+        } else {
+            s.at = at[r];
+            s.count = count[r];
+            peer_set_share(&b.c, &x, {Packs::BYTES, Packs::STAGED}, sizeof(T), &s);
+        }
+        s.rank = r;
+        return s;
+    }
+
+    /* Pack j of piece p of a share of sendbuf. */
+    PEER_FN MyPack load(const peer_share &s, uint32_t p, uint32_t j) const
+    {
+        return buffers.load(s.at, (uint64_t)p * s.piece_packs + j, s.count);
+    }
+
+    PEER_FN void store(const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack) const
+    {
+        buffers.store(s.at, (uint64_t)p * s.piece_packs + j, s.count, pack);
+    }
+
+    /* This block's run of piece p of a share: packs begin .. end-1. */
+    PEER_FN uint32_t begin(const peer_share &s) const
+    {
+        return b.at.block * s.run;
+    }
+
+    PEER_FN uint32_t end(const peer_share &s, uint32_t p) const
+    {
+        uint32_t end = (b.at.block + 1) * s.run, packs = piece_of(s, p);
+        return end < packs ? end : packs;
+    }
+
+    PEER_FN char *to(const PeerShare &s, uint32_t p) const
+    {
+        return share_at(b, x, s, s.rank, b.c.rank, p);
+    }
+
+    PEER_FN char *from(const PeerShare &s, uint32_t p) const
+    {
+        return share_at(b, x, s, b.c.rank, s.rank, p);
+    }
+
+    /* Signals the receivers of shares that have a piece p: this block's packs of it are there. */
+    PEER_FN void signal_sent(uint32_t p) const
+    {
+        block_sync();
+        for (uint32_t i = b.at.thread; i < x.nsend; i += b.at.nthreads) {
+            PeerShare s = sent(i);
+            if (p < s.npieces)
+                flag_store(flag_at(b, s.rank, 0, b.c.rank), tag(p));
+        }
+    }
+
+    /* Waits for those signals here; all threads get the same answer. */
+    PEER_FN bool wait_received(uint32_t p)
+    {
+        bool ok = true;
+        for (uint32_t i = b.at.thread; i < x.nrecv && ok; i += b.at.nthreads) {
+            PeerShare s = received(i);
+            ok = p >= s.npieces || wait_flag(b, 0, s.rank, tag(p));
+        }
+        return block_all(ok);
+    }
+
+    /* Waits until the receivers have read what piece p overwrites. */
+    PEER_FN bool wait_credit(uint32_t p)
+    {
+        bool ok = true;
+        if (p < PEER_RING)
+            return true;
+        for (uint32_t i = b.at.thread; i < x.nsend && ok; i += b.at.nthreads) {
+            PeerShare s = sent(i);
+            ok = p >= s.npieces || wait_flag(b, 1, s.rank, tag(p - PEER_RING));
+        }
+        return block_all(ok);
+    }
+
+    /* The other side. To be called when all threads have read piece p. */
+    PEER_FN void give_credit(uint32_t p) const
+    {
+        if (p + PEER_RING >= x.npieces)
+            return;
+        for (uint32_t i = b.at.thread; i < x.nrecv; i += b.at.nthreads) {
+            PeerShare s = received(i);
+            if (p + PEER_RING < s.npieces)
+                flag_store(flag_at(b, s.rank, 1, b.c.rank), tag(p));
+        }
+    }
+};
+
+/* ---- line and ll ---------------------------------------------------------------------------------------- */
+
+template <class T, class Packs, bool WHOLE>
+struct LineExchange : Exchange<T, Packs, WHOLE> {
+    using Base = Exchange<T, Packs, WHOLE>;
+    using MyPack = typename Packs::MyPack;
+    using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
+
+    using Base::Base;
+
+    /* body(share, j) for this thread's part of the block's runs of piece p of all n shares, as one loop: so that it takes
+     * as many threads as there are packs. share(i): the i-th; run: the largest. Ends at the first body that returns
+     * false, with false. */
+    template <class Share, class Body>
+    PEER_FN bool over(uint32_t n, uint32_t run, uint32_t p, Share share, Body body)
+    {
+        uint32_t at = UINT32_MAX;
+        PeerShare s = {};
+        for (uint32_t f = b.at.thread; f < n * run; f += b.at.nthreads) {
+            const uint32_t i = f / run, j = f - i * run;
+            if (i != at)
+                s = share(i);
+            at = i;
+            if (begin(s) + j < end(s, p) && !body(s, begin(s) + j))
+                return false;
+        }
+        return true;
+    }
+
+    PEER_FN void send(uint32_t p)
+    {
+        over(
+            x.nsend, x.send_run, p, [&](uint32_t i) { return Base::sent(i); },
+            [&](const PeerShare &s, uint32_t j) {
+                Packs::push(Base::to(s, p), s.piece_packs, j, load(s, p, j), tag(p));
+                return true;
+            });
+    }
+
+    PEER_FN bool receive(uint32_t p)
+    {
+        return over(
+            x.nrecv, x.recv_run, p, [&](uint32_t i) { return Base::received(i); },
+            [&](const PeerShare &s, uint32_t j) {
+                MyPack pack;
+                bool ok = Packs::pull_one(b, Base::from(s, p), s.piece_packs, j, tag(p), pack);
+                if (ok)
+                    store(s, p, j, pack);
+                return ok;
+            });
+    }
+
+    /* The shares of all ranks are of one size; the own one is s. */
+    template <class Op>
+    PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
+    {
+        char *const staged = share_at(b, x, s, b.c.rank, 0, p);
+        auto from = [&](uint32_t r) { return staged + r * x.region_bytes; };
+        for (uint32_t j = begin(s) + b.at.thread; j < end(s, p); j += b.at.nthreads) {
+            MyPack result;
+            if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
+                return false;
+            Base::buffers.store(x.own_to, (uint64_t)p * s.piece_packs + j, s.count, result);
+        }
+        return true;
+    }
+};
+
+/* ---- flag ----------------------------------------------------------------------------------------------- */
+
+template <class T, class Packs, bool WHOLE>
+struct FlagExchange : Exchange<T, Packs, WHOLE> {
+    using Base = Exchange<T, Packs, WHOLE>;
+    using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
+
+    using Base::Base;
+
+    PEER_FN void send(uint32_t p)
+    {
+        for (uint32_t i = 0; i < x.nsend; i++) {
+            const PeerShare s = Base::sent(i);
+            push_run(b, Base::to(s, p), begin(s) + b.at.thread, end(s, p),
+                     [&](uint32_t j) { return load(s, p, j); });
+        }
+        Base::signal_sent(p);
+    }
+
+    PEER_FN bool receive(uint32_t p)
+    {
+        if (!Base::wait_received(p))
+            return false;
+        for (uint32_t i = 0; i < x.nrecv; i++) {
+            const PeerShare s = Base::received(i);
+            const char *from = Base::from(s, p);
+            const uint32_t stop = end(s, p), step = b.at.nthreads;
+            for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
+                store(s, p, j, Packs::load(from, j));
+        }
+        return true;
+    }
+
+    template <class Op>
+    PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
+    {
+        if (!Base::wait_received(p))
+            return false;
+        const char *staged = share_at(b, x, s, b.c.rank, 0, p);
+        const uint64_t apart = x.region_bytes;
+        const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
+        for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
+            Base::buffers.store(
+                x.own_to, (uint64_t)p * s.piece_packs + j, s.count,
+                Packs::reduce(staged, apart, j, rank, nranks, op, [&] { return load(s, p, j); }));
+        return true;
+    }
+};
+
+/* ---- The order of steps --------------------------------------------------------------------------------- */
+
+/* steps.send(p) and receive(p) over all pieces; own() is what else there is to do while data are on their way. */
+template <class Steps, class Own, class Receive>
+PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
+{
+    const uint32_t npieces = steps.x.npieces;
+    const bool arrive = (b.c.arrive || (b.c.small && b.last)) && b.at.block == 0;
+    enter(b);
+    if (arrive)
+        announce(b);
+    steps.send(0);
+    if (!advance(b))
+        return;
+    for (uint32_t p = 0; p < npieces; p++) {
+        if (p + 1 < npieces) {
+            if (!steps.wait_credit(p + 1))
+                return;
+            steps.send(p + 1);
+        }
+        if (p == 0)
+            own();
+        if (!step_ended(npieces, receive(p)))
+            return;
+        steps.give_credit(p);
+    }
+    if (arrive)
+        wait_announced(b);
+}
+
+template <class T, uint32_t PROTOCOL, bool WHOLE>
+struct ExchangeOf {
+    using Type = LineExchange<T, typename PacksOf<T, PROTOCOL>::Type, WHOLE>;
+};
+
+template <class T, bool WHOLE>
+struct ExchangeOf<T, PEER_PROTO_FLAG, WHOLE> {
+    using Type = FlagExchange<T, FlagPacks<T>, WHOLE>;
+};
+
+/* This block's part of the own share, which goes from buffer to buffer. */
+template <class T>
+PEER_FN void copy_own(const Block &b, const peer_exchange &x)
+{
+    constexpr uint32_t N = PEER_VECTOR / sizeof(T);
+    const Buffers<T, PEER_VECTOR, false> buffers(b.c);
+    if (buffers.send + x.own.at == buffers.recv + x.own_to)
+        return;
+    const uint64_t packs = (x.own.count + N - 1) / N, step = (uint64_t)b.at.nblocks * b.at.nthreads;
+    for (uint64_t i = (uint64_t)b.at.block * b.at.nthreads + b.at.thread; i < packs; i += step)
+        buffers.store(x.own_to, i, x.own.count, buffers.load(x.own.at, i, x.own.count));
+}
+
+/* One block's part in an exchange that moves. T is as wide as the call's unit. */
+template <class T, uint32_t PROTOCOL>
+PEER_FN void move(Block &b, const peer_exchange &x)
+{
+    typename ExchangeOf<T, PROTOCOL, false>::Type steps(b, x);
+    look(b);
+    run_exchange(
+        b, steps, [&] { copy_own<T>(b, x); }, [&](uint32_t p) { return steps.receive(p); });
+}
+
+/* In an exchange that combines. A rank that gets nothing (it is not the root) has no share of its own. */
+template <class Steps, class Op>
+PEER_FN void run_combine(Block &b, Steps steps, Op op)
+{
+    const peer_exchange &x = steps.x;
+    run_exchange(
+        b, steps, [] {}, [&](uint32_t p) { return x.own.count == 0 || steps.combine(x.own, p, op); });
+}
+
+template <class T, class Op, uint32_t PROTOCOL>
+PEER_FN void combine(Block &b, const peer_exchange &x, Op op)
+{
+    using Whole = typename ExchangeOf<T, PROTOCOL, true>::Type;
+    using Ragged = typename ExchangeOf<T, PROTOCOL, false>::Type;
+    constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
+    look(b);
+    if constexpr (Op::HOT) {
+        if (b.c.align >= ChunkOf<BYTES>::VALUE && x.whole) {
+            run_combine(b, Whole(b, x), op);
+            return;
+        }
+    }
+    run_combine(b, Ragged(b, x), op);
+}
+
+} // namespace
+
+#endif

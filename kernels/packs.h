@@ -1,0 +1,259 @@
+/* Packs: how data travel under each protocol, between a user's buffer, registers, a peer's staging and this rank's own.
+ * A pack is what one thread moves at a time. Under `line` and `ll` it is one or more 16-byte lines that carry their
+ * tag; under `flag` it is PEER_VECTOR bytes of data. Where packs lie is the algorithm's affair. */
+#ifndef PEER_KERNELS_PACKS_H
+#define PEER_KERNELS_PACKS_H
+
+#include "protocol.h"
+
+namespace
+{
+
+/* ---- Line formats --------------------------------------------------------------------------------------- */
+
+/* How data and tag share 16 bytes. `line` needs 128-bit accesses that don't tear, `ll` 64-bit ones. */
+struct LineFormat {
+    static constexpr uint32_t PROTOCOL = PEER_PROTO_LINE;
+    static constexpr uint32_t WORDS = 3;
+
+    PEER_FN static void store(void *to, const uint32_t *w, uint32_t tag)
+    {
+        line_store(to, Line{{w[0], w[1], w[2], tag}});
+    }
+
+    PEER_FN static Line load(const void *from)
+    {
+        return line_load(from);
+    }
+
+    PEER_FN static bool fresh(const Line &x, uint32_t tag)
+    {
+        return x.w[3] == tag;
+    }
+
+    PEER_FN static void unpack(const Line &x, uint32_t *w)
+    {
+        w[0] = x.w[0], w[1] = x.w[1], w[2] = x.w[2];
+    }
+};
+
+struct LlFormat {
+    static constexpr uint32_t PROTOCOL = PEER_PROTO_LL;
+    static constexpr uint32_t WORDS = 2;
+
+    PEER_FN static void store(void *to, const uint32_t *w, uint32_t tag)
+    {
+        halves_store(to, Line{{w[0], tag, w[1], tag}});
+    }
+
+    PEER_FN static Line load(const void *from)
+    {
+        return halves_load(from);
+    }
+
+    PEER_FN static bool fresh(const Line &x, uint32_t tag)
+    {
+        return x.w[1] == tag && x.w[3] == tag;
+    }
+
+    PEER_FN static void unpack(const Line &x, uint32_t *w)
+    {
+        w[0] = x.w[0], w[1] = x.w[2];
+    }
+};
+
+/* ---- Packs in lines ------------------------------------------------------------------------------------- */
+
+template <class T, class Format>
+struct LinePacks {
+    static constexpr uint32_t LINES = /* of a pack: the fewest that hold whole elements */
+        Format::WORDS * 4 % sizeof(T) == 0   ? 1
+        : Format::WORDS * 8 % sizeof(T) == 0 ? 2
+                                             : 4;
+    static constexpr uint32_t BYTES = LINES * Format::WORDS * 4;
+    static constexpr uint32_t STAGED = LINES * 16; /* bytes of a pack in the staging */
+    static constexpr uint32_t GROUP = LINES < TOGETHER ? TOGETHER / LINES : 1; /* peers read together */
+    using MyPack = Pack<T, BYTES>;
+
+    /* Line k of pack j of a run of `stride` packs: neighbours in j are neighbours in memory, so that a warp stores
+     * one run. */
+    PEER_FN static char *line_of(char *packs, uint32_t stride, uint32_t j, uint32_t k)
+    {
+        return packs + ((uint64_t)k * stride + j) * 16;
+    }
+
+    PEER_FN static void push(char *packs, uint32_t stride, uint32_t j, const MyPack &x, uint32_t tag)
+    {
+        PEER_UNROLL
+        for (uint32_t k = 0; k < LINES; k++)
+            Format::store(line_of(packs, stride, j, k), x.w + k * Format::WORDS, tag);
+    }
+
+    /* Waits for pack j of the ranks r0 .. r0+G-1, as far as wanted(r) says so. from(r): where r's packs lie here. */
+    template <uint32_t G, class Wanted, class From>
+    PEER_FN static bool pull(Block &b, uint32_t stride, uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted,
+                             From from, MyPack (&x)[G])
+    {
+        return wait_until(b, [&] {
+            Line line[G][LINES];
+            bool fresh = true;
+            PEER_UNROLL
+            for (uint32_t i = 0; i < G; i++) {
+                if (!wanted(r0 + i))
+                    continue;
+                PEER_UNROLL
+                for (uint32_t k = 0; k < LINES; k++)
+                    line[i][k] = Format::load(line_of(from(r0 + i), stride, j, k));
+            }
+            PEER_UNROLL
+            for (uint32_t i = 0; i < G; i++) {
+                if (!wanted(r0 + i))
+                    continue;
+                PEER_UNROLL
+                for (uint32_t k = 0; k < LINES; k++) {
+                    fresh = fresh && Format::fresh(line[i][k], tag);
+                    Format::unpack(line[i][k], x[i].w + k * Format::WORDS);
+                }
+            }
+            return fresh;
+        });
+    }
+
+    /* Waits for pack j of one rank's packs. */
+    PEER_FN static bool pull_one(Block &b, char *packs, uint32_t stride, uint32_t j, uint32_t tag, MyPack &x)
+    {
+        MyPack one[1];
+        bool ok = pull(
+            b, stride, 0, j, tag, [](uint32_t) { return true; }, [&](uint32_t) { return packs; }, one);
+        x = one[0];
+        return ok;
+    }
+
+    /* Pack j combined over all ranks, this rank's being `own`; from(r): where r's packs lie here. */
+    template <class Op, class From>
+    PEER_FN static bool reduce(Block &b, uint32_t stride, uint32_t j, uint32_t tag, const MyPack &own, Op op,
+                               From from, MyPack &result)
+    {
+        const peer_call &c = b.c;
+        Accumulator<T, BYTES, Op> acc;
+        auto wanted = [&](uint32_t r) { return r < c.nranks && r != c.rank; };
+        uint32_t r0 = 0;
+        do {
+            MyPack x[GROUP];
+            PEER_UNROLL
+            for (uint32_t i = 0; i < GROUP; i++)
+                x[i] = own; /* where it stays, or until the peer's is here */
+            if (!pull(b, stride, r0, j, tag, wanted, from, x))
+                return false;
+            acc.combine(x, r0, c.nranks, op);
+            r0 += GROUP;
+        } while (r0 < c.nranks);
+        result = acc.result(op, c.nranks);
+        return true;
+    }
+};
+
+/* ---- Packs behind flags --------------------------------------------------------------------------------- */
+
+template <class T>
+struct FlagPacks {
+    static constexpr uint32_t BYTES = PEER_VECTOR;
+    static constexpr uint32_t STAGED = PEER_VECTOR;
+    using MyPack = Pack<T, BYTES>;
+
+    PEER_FN static MyPack load(const char *packs, uint32_t j)
+    {
+        MyPack x;
+        load_chunks<BYTES, ChunkOf<BYTES>::VALUE>(x.w, packs + (uint64_t)j * BYTES);
+        return x;
+    }
+
+    /* Pack j combined over all ranks, this rank's being own(). Rank 0's packs lie at `staged`, a rank's `apart` bytes
+     * from the one's before. */
+    template <class Op, class Own>
+    PEER_FN static MyPack reduce(const char *staged, uint64_t apart, uint32_t j, uint32_t rank,
+                                 uint32_t nranks, Op op, Own own)
+    {
+        Accumulator<T, BYTES, Op> acc;
+        uint32_t r0 = 0;
+        do {
+            MyPack x[TOGETHER];
+            PEER_UNROLL
+            for (uint32_t i = 0; i < TOGETHER; i++) {
+                if (i > 0 && r0 + i >= nranks)
+                    break;
+                x[i] = r0 + i == rank ? own() : load(staged + (r0 + i) * apart, j);
+            }
+            acc.combine(x, r0, nranks, op);
+            r0 += TOGETHER;
+        } while (r0 < nranks);
+        return acc.result(op, nranks);
+    }
+};
+
+/* Stores the packs own(first), own(first + nthreads), ... below `end` to a peer's staging. */
+template <bool STREAM, class Own>
+PEER_FN void store_run(char *to, uint32_t first, uint32_t end, uint32_t step, Own own)
+{
+    for (uint32_t j = first; j < end; j += step)
+        Pusher::store<STREAM>(to + (uint64_t)j * PEER_VECTOR, own(j).w);
+}
+
+template <class Own>
+PEER_FN void push_run(const Block &b, char *to, uint32_t first, uint32_t end, Own own)
+{
+    const uint64_t lines = end > first ? end - first : 0;
+    Pusher pusher(b.c, lines);
+    if (pusher.streaming)
+        store_run<true>(to, first, end, b.at.nthreads, own);
+    else
+        store_run<false>(to, first, end, b.at.nthreads, own);
+    pusher.end(lines);
+}
+
+/* How data travel under a protocol. */
+template <class T, uint32_t PROTOCOL>
+struct PacksOf {
+    using Type = FlagPacks<T>;
+};
+
+template <class T>
+struct PacksOf<T, PEER_PROTO_LINE> {
+    using Type = LinePacks<T, LineFormat>;
+};
+
+template <class T>
+struct PacksOf<T, PEER_PROTO_LL> {
+    using Type = LinePacks<T, LlFormat>;
+};
+
+/* ---- The user's buffers --------------------------------------------------------------------------------- */
+
+/* This rank's buffers in packs of BYTES; WHOLE as in load_pack. Copies of the call's fields, so that a CPU's compiler
+ * need not suppose that the data's stores change them. */
+template <class T, uint32_t BYTES, bool WHOLE>
+struct Buffers {
+    const T *const send;
+    T *const recv;
+    const uint32_t align;
+
+    PEER_FN explicit Buffers(const peer_call &c)
+        : send((const T *)c.sendbuf), recv((T *)c.recvbuf), align(c.align)
+    {
+    }
+
+    /* Pack i of the `count` elements from element `at` on. */
+    PEER_FN Pack<T, BYTES> load(uint64_t at, uint64_t i, uint64_t count) const
+    {
+        return load_pack<T, BYTES, WHOLE>(send + at, i, count, align);
+    }
+
+    PEER_FN void store(uint64_t at, uint64_t i, uint64_t count, const Pack<T, BYTES> &x) const
+    {
+        store_pack<T, BYTES, WHOLE>(recv + at, i, count, align, x);
+    }
+};
+
+} // namespace
+
+#endif

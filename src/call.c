@@ -1,0 +1,400 @@
+/* The life of a call: from a request to a plan, to what the kernels are told, to its launch on the path that serves. */
+#include "internal.h"
+
+#include <string.h>
+
+#include "peercoll.h"
+
+/* Pieces of one call. Each takes an epoch, and sweeps (kernels/protocol.h) count on calls of far fewer than 2^30. */
+#define MAX_PIECES (1u << 24)
+
+/* Epochs of an all-to-all whose counts no rank knows all of: the most pieces that one of its shares may have. */
+#define UNKNOWN_PIECES (1u << 20)
+
+/* ---- Calls like the last one --------------------------------------------------------------------------------- */
+
+static bool same_arrays(const struct peer_comm *comm, const struct peer_request *q)
+{
+    const size_t *arrays[4];
+    int n = peer_request_arrays(q, arrays);
+    if (n > 0 && comm->size > PEER_MAX_PEERS)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (memcmp(comm->last.arrays[i], arrays[i], (size_t)comm->size * sizeof(size_t)) != 0)
+            return false;
+    return true;
+}
+
+/* Like the last call but for its buffers: its plan and geometry serve again. */
+static bool like_last(const struct peer_comm *comm, const struct peer_request *q)
+{
+    const struct peer_request *last = &comm->last.request;
+    return comm->last.valid && last->collective == q->collective && last->count == q->count &&
+           last->datatype == q->datatype && last->op == q->op && last->root == q->root &&
+           last->step == q->step && same_arrays(comm, q);
+}
+
+/* On the host device the last call again, with the same buffers, is right again, and such a call takes 0.1 us in all.
+ * (GPU memory may have been freed since.) */
+static bool repeats_last(const struct peer_comm *comm, const struct peer_request *q)
+{
+    return comm->link == PEER_LINK_HOST && q->sendbuf == comm->last.request.sendbuf &&
+           q->recvbuf == comm->last.request.recvbuf && comm->last.plan.path == PEER_PATH_PEER &&
+           like_last(comm, q);
+}
+
+static void remember(struct peer_comm *comm, const struct peer_request *q)
+{
+    const size_t *arrays[4];
+    int n = peer_request_arrays(q, arrays);
+    comm->last.request = *q;
+    comm->last.valid = true;
+    for (int i = 0; i < n && comm->size <= PEER_MAX_PEERS; i++)
+        memcpy(comm->last.arrays[i], arrays[i], (size_t)comm->size * sizeof(size_t));
+}
+
+/* ---- What the kernels are told ------------------------------------------------------------------------------- */
+
+static void set_plan(struct peer_comm *comm, const struct peer_request *q)
+{
+    struct peer_query query = {
+        .collective = q->collective,
+        .nbytes = peer_request_largest(q, comm->size) * peer_datatype_bytes(q->datatype),
+        .nranks = (uint32_t)comm->size,
+        .link = comm->link,
+        .peer_ok = comm->ipc.ok,
+        .line_ok = comm->ipc.line_ok,
+        .nccl_ok = comm->nccl != NULL && peer_nccl_serves(comm->nccl, q),
+        .max_blocks = comm->max_blocks,
+        .max_threads = comm->max_threads,
+        .algorithm = comm->config.algorithm,
+        .protocol = comm->config.protocol,
+        .blocks = comm->config.blocks,
+        .threads = comm->config.threads,
+    };
+    comm->last.plan = peer_select(&query);
+}
+
+static int too_many_pieces(const struct peer_request *q)
+{
+    return peer_error(PEER_ERR_COUNT,
+                      "%s: a message takes more pieces of the staging than one call may have (%u): raise "
+                      "PEER_STAGING_BYTES, or make several calls",
+                      peer_collective_name(q->collective),
+                      q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES);
+}
+
+static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call)
+{
+    call->kernel = PEER_KERNEL_ALLREDUCE;
+    call->keep = q->collective == PEER_COLL_ALLREDUCE || comm->rank == q->root;
+    peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
+    return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
+}
+
+static struct peer_pack pack_of(const struct peer_comm *comm, uint32_t unit)
+{
+    return peer_pack_of(comm->last.call.protocol, unit, comm->device.ops->vector_bytes());
+}
+
+/* The share that a block is, in units. Counts it in with what all shares have in common. */
+static struct peer_share share_of(struct peer_comm *comm, struct peer_block block, size_t element,
+                                  uint32_t unit)
+{
+    struct peer_exchange *x = &comm->last.exchange;
+    struct peer_pack pack = pack_of(comm, unit);
+    struct peer_share share = {.at = block.at * element / unit, .count = block.count * element / unit};
+    peer_set_share(&comm->last.call, x, pack, unit, &share);
+    comm->last.offsets |= share.count > 0 ? block.at * element : 0;
+    comm->last.counts |= block.count * element;
+    x->whole = x->whole && share.npacks * pack.data == share.count * unit;
+    x->npieces = share.npieces > x->npieces ? share.npieces : x->npieces;
+    return share;
+}
+
+typedef struct peer_block block_of(const struct peer_request *q, int rank, int size, int r);
+
+/* What goes to the others, or comes from them: its places, counts and largest run. Returns the peers to look at. */
+static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, size_t element, uint32_t unit,
+                         block_of *block, uint64_t *at, uint64_t *count, uint32_t *run)
+{
+    struct peer_exchange *x = &comm->last.exchange;
+    uint32_t peers = 0;
+    for (int r = 0; r < comm->size; r++) {
+        struct peer_share share = {.at = 0};
+        if (r != comm->rank)
+            share = share_of(comm, block(q, comm->rank, comm->size, r), element, unit);
+        at[r] = share.at;
+        count[r] = share.count;
+        *run = share.run > *run ? share.run : *run;
+        if (share.count > 0)
+            x->common = share;
+        peers += share.count > 0;
+    }
+    return x->uniform ? peers : (uint32_t)comm->size - 1;
+}
+
+static void set_shares(struct peer_comm *comm, const struct peer_request *q, size_t element, uint32_t unit)
+{
+    struct peer_exchange *x = &comm->last.exchange;
+    const int rank = comm->rank, size = comm->size;
+    struct peer_block to_self = peer_block_from(q, rank, size, rank);
+    bool nowhere = peer_request_reduces(q) && to_self.count == 0; /* its result is the root's alone */
+    x->uniform = q->recvcounts == NULL && q->step == PEER_STEP_ONLY;
+    x->root = (uint32_t)q->root;
+    x->nsend = set_side(comm, q, element, unit, peer_block_to, x->send_at, x->send_count, &x->send_run);
+    x->nrecv = set_side(comm, q, element, unit, peer_block_from, x->recv_at, x->recv_count, &x->recv_run);
+    x->send_step = peer_block_to(q, rank, size, 1).at * element / unit;
+    x->recv_step = peer_block_from(q, rank, size, 1).at * element / unit;
+    x->own = share_of(comm, nowhere ? to_self : peer_block_to(q, rank, size, rank), element, unit);
+    x->own_to = to_self.at * element / unit;
+    comm->last.offsets |= to_self.at * element;
+}
+
+static bool fits_a_place(const struct peer_comm *comm, const struct peer_request *q, uint32_t unit)
+{
+    struct peer_call small = comm->last.call;
+    struct peer_pack pack = pack_of(comm, unit);
+    struct peer_exchange x;
+    small.small = 1;
+    peer_set_region(&small, pack, &x);
+    return peer_request_rooted(q) && q->step == PEER_STEP_ONLY && small.protocol != PEER_PROTO_FLAG &&
+           q->count * peer_datatype_bytes(q->datatype) <= peer_region_data(&x, pack);
+}
+
+/* `unit`: see struct peer_call. */
+static int set_exchange(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call,
+                        uint32_t unit)
+{
+    struct peer_exchange *x = &comm->last.exchange;
+    uint32_t element = peer_datatype_bytes(q->datatype);
+    bool reduces = peer_request_reduces(q);
+    call->kernel = reduces ? PEER_KERNEL_COMBINE : PEER_KERNEL_MOVE;
+    call->unit = unit = reduces ? element : unit;
+    call->exchange = x;
+    call->small = fits_a_place(comm, q, unit);
+    call->arrive = !call->small && !peer_request_meets(q, comm->size);
+    memset(x, 0, sizeof *x);
+    comm->last.offsets = comm->last.counts = 0;
+    x->npieces = x->whole = 1;
+    peer_set_region(call, pack_of(comm, unit), x);
+    set_shares(comm, q, element, unit);
+    call->epochs = UNKNOWN_PIECES;
+    if (q->collective != PEER_COLL_ALLTOALLV) { /* the same on all ranks, whatever they send themselves */
+        struct peer_share largest = {.count = peer_request_largest(q, comm->size) * element / unit};
+        peer_set_share(call, x, pack_of(comm, unit), unit, &largest);
+        call->epochs = largest.npieces;
+    }
+    return x->npieces > (q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES)
+               ? too_many_pieces(q)
+               : PEER_SUCCESS;
+}
+
+/* The unit that a call with these buffers may use: 4 bytes where all is aligned to it. The host device moves bytes as
+ * well as words. */
+static uint32_t unit_of(const struct peer_comm *comm, const struct peer_request *q)
+{
+    uintptr_t bits = (uintptr_t)q->sendbuf | (uintptr_t)q->recvbuf | comm->last.offsets | comm->last.counts;
+    return comm->link != PEER_LINK_HOST && bits % 4 == 0 ? 4 : 1;
+}
+
+static bool is_exchange(const struct peer_request *q, const struct peer_plan *plan)
+{
+    return q->collective != PEER_COLL_ALLREDUCE && q->collective != PEER_COLL_BARRIER &&
+           (q->collective != PEER_COLL_REDUCE || plan->algorithm == PEER_ALGO_ONESHOT);
+}
+
+static int plan_call(struct peer_comm *comm, const struct peer_request *q)
+{
+    struct peer_last_call *last = &comm->last;
+    int status = PEER_SUCCESS;
+    set_plan(comm, q);
+    remember(comm, q);
+    if (last->plan.path != PEER_PATH_PEER)
+        return PEER_SUCCESS;
+    memset(&last->call, 0, sizeof last->call);
+    peer_ipc_call(comm, &last->call);
+    last->call.count = q->count;
+    last->call.count_bytes = q->count * peer_datatype_bytes(q->datatype);
+    last->call.collective = q->collective;
+    last->call.datatype = q->datatype;
+    last->call.op = q->op;
+    last->call.algorithm = last->plan.algorithm;
+    last->call.protocol = last->plan.protocol;
+    last->call.blocks = last->plan.blocks;
+    last->call.threads = last->plan.threads;
+    last->offsets = 0;
+    if (q->collective == PEER_COLL_BARRIER) {
+        last->call.kernel = PEER_KERNEL_BARRIER;
+        last->call.epochs = 1;
+    } else if (is_exchange(q, &last->plan)) {
+        status = set_exchange(comm, q, &last->call, 1);
+    } else {
+        status = set_allreduce(comm, q, &last->call);
+    }
+    last->valid = status == PEER_SUCCESS;
+    return status;
+}
+
+/* ---- Launches ------------------------------------------------------------------------------------------------ */
+
+/* The largest power of two, 64 at most, that divides both addresses and the offsets. */
+static uint32_t common_alignment(const void *a, const void *b, uint64_t offsets)
+{
+    uint64_t bits = (uintptr_t)a | (uintptr_t)b | offsets | 64;
+    return (uint32_t)(bits & -bits);
+}
+
+static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
+{
+    struct peer_call *call = &comm->last.call;
+    int status = PEER_SUCCESS;
+    if (call->kernel == PEER_KERNEL_MOVE && unit_of(comm, q) != call->unit)
+        status = set_exchange(comm, q, call, unit_of(comm, q));
+    call->sendbuf = q->sendbuf;
+    call->recvbuf = q->recvbuf;
+    call->align = common_alignment(q->sendbuf, q->recvbuf, comm->last.offsets);
+    if (status == PEER_SUCCESS)
+        status = comm->device.ops->launch(&comm->device, call, q->stream);
+    if (status != PEER_SUCCESS)
+        return peer_fault_break(comm, status);
+    comm->last.request.sendbuf = q->sendbuf;
+    comm->last.request.recvbuf = q->recvbuf;
+    return comm->link == PEER_LINK_HOST && comm->ipc.control->failed ? peer_fault_check(comm) : PEER_SUCCESS;
+}
+
+static int launch_nccl(struct peer_comm *comm, const struct peer_request *q)
+{
+    int status = peer_nccl_run(comm->nccl, comm->rank, comm->size, q);
+    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+}
+
+static int launch_mpi(struct peer_comm *comm, const struct peer_request *q)
+{
+    bool capturing = false;
+    int status = comm->device.ops->is_capturing(&comm->device, q->stream, &capturing);
+    if (status == PEER_SUCCESS && capturing)
+        return peer_error(
+            PEER_ERR_UNSUPPORTED,
+            "%s of this communicator goes through MPI (%s), which can't be captured into a graph: call it "
+            "outside the capture",
+            peer_collective_name(q->collective), comm->last.plan.reason);
+    if (status == PEER_SUCCESS)
+        status = peer_staged_run(comm, q);
+    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+}
+
+/* On one rank every collective is a copy of its own block, if it is not there already. */
+static int launch_self(struct peer_comm *comm, const struct peer_request *q)
+{
+    size_t element = peer_datatype_bytes(q->datatype);
+    struct peer_block from = peer_block_to(q, 0, 1, 0), to = peer_block_from(q, 0, 1, 0);
+    const char *source = (const char *)q->sendbuf + from.at * element;
+    char *target = (char *)q->recvbuf + to.at * element;
+    int status;
+    if (from.count == 0 || source == target)
+        return PEER_SUCCESS;
+    status = comm->device.ops->copy_async(&comm->device, target, source, from.count * element, q->stream);
+    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+}
+
+static int launch_path(struct peer_comm *comm, const struct peer_request *q)
+{
+    switch (comm->last.plan.path) {
+    case PEER_PATH_PEER:
+        return launch_peer(comm, q);
+    case PEER_PATH_NCCL:
+        return launch_nccl(comm, q);
+    case PEER_PATH_MPI:
+        return launch_mpi(comm, q);
+    default:
+        return launch_self(comm, q);
+    }
+}
+
+/* A broadcast in two steps: the root's link carries the message once, not once for each rank. */
+static int launch_steps(struct peer_comm *comm, const struct peer_request *q)
+{
+    struct peer_request step = *q;
+    int status = PEER_SUCCESS;
+    for (step.step = PEER_STEP_SCATTER; step.step <= PEER_STEP_SPREAD && status == PEER_SUCCESS;
+         step.step++) {
+        status = plan_call(comm, &step);
+        if (status == PEER_SUCCESS)
+            status = launch_peer(comm, &step);
+    }
+    return status;
+}
+
+/* Whether input that the peers have yet to get may be overwritten by results: then it is sent from a copy. On the peer
+ * path a block of the kernel takes care of its own, so only results that lie elsewhere than the block they replace. */
+static bool needs_copy(const struct peer_comm *comm, const struct peer_request *q)
+{
+    enum peer_path path = comm->last.plan.path;
+    if (q->sendbuf != q->recvbuf || comm->size == 1)
+        return false;
+    if (q->collective == PEER_COLL_REDUCE_SCATTER)
+        return true;
+    return path == PEER_PATH_NCCL &&
+           (q->collective == PEER_COLL_REDUCE_SCATTER_BLOCK || q->collective == PEER_COLL_ALLTOALL ||
+            q->collective == PEER_COLL_ALLTOALLV);
+}
+
+static size_t sent_end(const struct peer_comm *comm, const struct peer_request *q)
+{
+    size_t end = 0;
+    for (int r = 0; r < comm->size; r++) {
+        struct peer_block block = peer_block_to(q, comm->rank, comm->size, r);
+        if (block.count > 0 && block.at + block.count > end)
+            end = block.at + block.count;
+    }
+    return end;
+}
+
+static int launch_from_copy(struct peer_comm *comm, const struct peer_request *q)
+{
+    const struct peer_device_ops *ops = comm->device.ops;
+    size_t bytes = sent_end(comm, q) * peer_datatype_bytes(q->datatype);
+    struct peer_request copied = *q;
+    void *copy = NULL;
+    int status = bytes > 0 ? ops->temp_alloc(&comm->device, bytes, &copy, q->stream) : PEER_SUCCESS;
+    if (status == PEER_SUCCESS && bytes > 0)
+        status = ops->copy_async(&comm->device, copy, q->sendbuf, bytes, q->stream);
+    if (status != PEER_SUCCESS)
+        return peer_fault_break(comm, status);
+    copied.sendbuf = copy;
+    status = launch_path(comm, &copied);
+    ops->temp_free(&comm->device, copy, q->stream);
+    return status;
+}
+
+static int launch(struct peer_comm *comm, const struct peer_request *q)
+{
+    int status = like_last(comm, q) ? PEER_SUCCESS : plan_call(comm, q);
+    if (status != PEER_SUCCESS)
+        return status;
+    if (comm->last.plan.path == PEER_PATH_PEER && q->collective == PEER_COLL_BCAST &&
+        comm->last.plan.algorithm == PEER_ALGO_TWOSHOT && comm->size > 2)
+        return launch_steps(comm, q);
+    return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
+}
+
+int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
+{
+    int status = peer_comm_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    if (repeats_last(comm, q) && comm->ipc.control->failed == PEER_SUCCESS)
+        return launch_peer(comm, q);
+    status = peer_check(comm, q);
+    if (status == PEER_SUCCESS)
+        status = peer_fault_check(comm);
+    if (status != PEER_SUCCESS || peer_request_empty(q, comm->size))
+        return status;
+    status = comm->device.ops->follow(&comm->device, q->stream);
+    if (status == PEER_SUCCESS)
+        status = launch(comm, q);
+    if (status == PEER_SUCCESS)
+        status = comm->device.ops->followed(&comm->device, q->stream);
+    return status;
+}
