@@ -111,6 +111,8 @@ int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out);
  *   "transport"  what auto or the setting came to: "ipc", "nccl", "mpi" ("self" on one rank)
  *   "nodes"      number of nodes
  *   "nccl"       version of the NCCL in use, or why there is none
+ *   "memory_bytes"  of the device's memory that it takes on this rank (NCCL's own not counted)
+ *   "create_ms"  how long PEER_Comm_create took on this rank
  *   "plan"       what served the last call on this rank, for example "ipc oneshot.line 14x256"
  *   PEER_ERR_COMM, PEER_ERR_ARG (info_used is NULL), PEER_ERR_MPI */
 int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used);

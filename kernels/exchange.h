@@ -46,7 +46,7 @@ PEER_FN char *share_at(const Block &b, const peer_exchange &x, const peer_share 
     const peer_call &c = b.c;
     uint64_t at = writer * x.region_bytes + p % PEER_RING * x.slot_bytes;
     if (c.small)
-        at += PEER_MAIN_BYTES(c.staging, c.protocol) + b.state.place * (c.nranks * x.region_bytes);
+        at = x.places_at + (writer * PEER_PLACES + b.state.place) * x.region_bytes;
     if (s.turns > 1)
         at += (b.state.group >> 1) % s.turns * s.turn_bytes;
     return half_at(c, r, c.protocol, half_of(b)) + at;
@@ -131,6 +131,12 @@ struct Exchange {
         return share_at(b, x, s, b.c.rank, s.rank, p);
     }
 
+    /* Bytes from one writer's packs here to the next one's, of shares that are all alike. */
+    PEER_FN uint64_t apart() const
+    {
+        return x.region_bytes * (b.c.small ? PEER_PLACES : 1);
+    }
+
     /* Signals the receivers of shares that have a piece p: this block's packs of it are there. */
     PEER_FN void signal_sent(uint32_t p) const
     {
@@ -189,20 +195,23 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
 
     using Base::Base;
 
-    /* body(share, j) for this thread's part of the block's runs of piece p of all n shares, as one loop: so that it takes
-     * as many threads as there are packs. share(i): the i-th; run: the largest. Ends at the first body that returns
-     * false, with false. */
-    template <class Share, class Body>
-    PEER_FN bool over(uint32_t n, uint32_t run, uint32_t p, Share share, Body body)
+    /* body(share, packs, j) for this thread's part of the block's runs of piece p of all n shares, as one loop: so that
+     * it takes as many threads as there are packs. share(i): the i-th; packs(s): where its packs lie; run: the
+     * largest. Ends at the first body that returns false, with false. */
+    template <class Share, class At, class Body>
+    PEER_FN bool over(uint32_t n, uint32_t run, Share share, At packs_of, uint32_t p, Body body)
     {
         uint32_t at = UINT32_MAX;
         PeerShare s = {};
+        char *packs = nullptr;
         for (uint32_t f = b.at.thread; f < n * run; f += b.at.nthreads) {
             const uint32_t i = f / run, j = f - i * run;
-            if (i != at)
+            if (i != at) {
+                at = i;
                 s = share(i);
-            at = i;
-            if (begin(s) + j < end(s, p) && !body(s, begin(s) + j))
+                packs = packs_of(s);
+            }
+            if (begin(s) + j < end(s, p) && !body(s, packs, begin(s) + j))
                 return false;
         }
         return true;
@@ -210,21 +219,25 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
 
     PEER_FN void send(uint32_t p)
     {
+        const uint32_t now = tag(p);
         over(
-            x.nsend, x.send_run, p, [&](uint32_t i) { return Base::sent(i); },
-            [&](const PeerShare &s, uint32_t j) {
-                Packs::push(Base::to(s, p), s.piece_packs, j, load(s, p, j), tag(p));
+            x.nsend, x.send_run, [&](uint32_t i) { return Base::sent(i); },
+            [&](const PeerShare &s) { return Base::to(s, p); }, p,
+            [&](const PeerShare &s, char *packs, uint32_t j) {
+                Packs::push(packs, s.piece_packs, j, load(s, p, j), now);
                 return true;
             });
     }
 
     PEER_FN bool receive(uint32_t p)
     {
+        const uint32_t now = tag(p);
         return over(
-            x.nrecv, x.recv_run, p, [&](uint32_t i) { return Base::received(i); },
-            [&](const PeerShare &s, uint32_t j) {
+            x.nrecv, x.recv_run, [&](uint32_t i) { return Base::received(i); },
+            [&](const PeerShare &s) { return Base::from(s, p); }, p,
+            [&](const PeerShare &s, char *packs, uint32_t j) {
                 MyPack pack;
-                bool ok = Packs::pull_one(b, Base::from(s, p), s.piece_packs, j, tag(p), pack);
+                bool ok = Packs::pull_one(b, packs, s.piece_packs, j, now, pack);
                 if (ok)
                     store(s, p, j, pack);
                 return ok;
@@ -236,7 +249,8 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
     PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
     {
         char *const staged = share_at(b, x, s, b.c.rank, 0, p);
-        auto from = [&](uint32_t r) { return staged + r * x.region_bytes; };
+        const uint64_t apart = Base::apart();
+        auto from = [&](uint32_t r) { return staged + r * apart; };
         for (uint32_t j = begin(s) + b.at.thread; j < end(s, p); j += b.at.nthreads) {
             MyPack result;
             if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
@@ -286,7 +300,7 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
         if (!Base::wait_received(p))
             return false;
         const char *staged = share_at(b, x, s, b.c.rank, 0, p);
-        const uint64_t apart = x.region_bytes;
+        const uint64_t apart = Base::apart();
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
             Base::buffers.store(

@@ -105,7 +105,8 @@ struct peer_control {
 
 /* The slab is what peers map: flags, then two halves of staging for each protocol. A half's offset does not depend
  * on any call. One writer for each flag; flags are PEER_FLAG_STRIDE apart. Lines are for small messages and
- * have a quarter of the room; the last quarter of that are the places of small one-way calls. */
+ * have a quarter of the room. The end of a half, a quarter of it or, for flag, a seventeenth, are the places of small
+ * one-way calls. */
 #define PEER_FLAG_STRIDE 128
 #define PEER_PHASES      3
 #define PEER_FLAGS_BYTES ((uint64_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
@@ -116,20 +117,20 @@ struct peer_control {
 #define PEER_LINES_BYTES(staging)                                                                            \
     ((uint64_t)(staging) / 4 > PEER_LEAST_LINES ? (uint64_t)(staging) / 4 : PEER_LEAST_LINES)
 #define PEER_HALF_BYTES(staging, protocol)                                                                   \
-    ((protocol) == PEER_PROTO_FLAG ? (uint64_t)(staging) : PEER_LINES_BYTES(staging))
+    ((protocol) == PEER_PROTO_FLAG ? (uint64_t)(staging) / 16 * 17 : PEER_LINES_BYTES(staging))
 #define PEER_MAIN_BYTES(staging, protocol)                                                                   \
     ((protocol) == PEER_PROTO_FLAG ? (uint64_t)(staging) : PEER_LINES_BYTES(staging) / 4 * 3)
-#define PEER_SLAB_BYTES(staging) (PEER_FLAGS_BYTES + 2 * (uint64_t)(staging) + 4 * PEER_LINES_BYTES(staging))
+#define PEER_SLAB_BYTES(staging)                                                                             \
+    (PEER_FLAGS_BYTES + 2 * PEER_HALF_BYTES(staging, PEER_PROTO_FLAG) + 4 * PEER_LINES_BYTES(staging))
 
 /* Offset of a protocol's half in the slab. Flag's come first, as the largest. */
 #define PEER_HALF_OFFSET(staging, protocol, half)                                                            \
     (PEER_FLAGS_BYTES + (half)*PEER_HALF_BYTES(staging, protocol) +                                          \
-     ((protocol) == PEER_PROTO_FLAG   ? 0                                                                    \
-      : (protocol) == PEER_PROTO_LINE ? 2 * (staging)                                                        \
-                                      : 2 * (staging) + 2 * PEER_LINES_BYTES(staging)))
+     ((protocol) == PEER_PROTO_FLAG ? 0 : 2 * PEER_HALF_BYTES(staging, PEER_PROTO_FLAG)) +                   \
+     ((protocol) == PEER_PROTO_LL ? 2 * PEER_LINES_BYTES(staging) : 0))
 
-/* Of a place, the part of one writer; a multiple of 64. */
-#define PEER_PLACE_BYTES(staging, nranks) (PEER_LINES_BYTES(staging) / 4 / PEER_PLACES / (nranks) / 64 * 64)
+/* Places of shares no larger than this lie side by side, so that a CPU fetches the next call's with this one's. */
+#define PEER_TINY_BYTES 128
 
 /* Host device: what this rank has learnt of the way to its peers' caches, see Pusher in kernels/device.h. */
 struct peer_pace {
@@ -171,6 +172,7 @@ struct peer_exchange {
     uint32_t root;
     uint32_t send_run, recv_run; /* the largest */
     uint32_t npieces;            /* the most of any share here, at least 1 */
+    uint64_t places_at;          /* in the half: a small call's first place */
     uint64_t region_bytes;       /* staging of one writer */
     uint64_t slot_bytes;         /* piece p lies in slot p % PEER_RING of the region */
     uint64_t send_step, recv_step;
@@ -232,7 +234,7 @@ struct peer_call {
 };
 
 /* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way there. */
-#define PEER_ROTATE_ABOVE 8192
+#define PEER_ROTATE_ABOVE 2048
 
 /* A pack, and the staging it takes with its tags, in bytes. */
 struct peer_pack {
@@ -287,11 +289,25 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->epochs = c->npieces;
 }
 
-/* The geometry of an exchange: where each writer's share lies. c has its who and how. */
-static inline void peer_set_region(const struct peer_call *c, struct peer_pack pack, struct peer_exchange *x)
+/* The geometry of an exchange whose largest share is of so many bytes: where each writer's share lies. c has its who
+ * and how. */
+static inline void peer_set_region(const struct peer_call *c, struct peer_pack pack, uint64_t bytes,
+                                   struct peer_exchange *x)
 {
-    x->region_bytes = c->small ? PEER_PLACE_BYTES(c->staging, c->nranks)
-                               : PEER_MAIN_BYTES(c->staging, c->protocol) / c->nranks / 64 * 64;
+    uint64_t main_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
+    uint64_t places = PEER_HALF_BYTES(c->staging, c->protocol) - main_bytes;
+    uint64_t writers = (uint64_t)c->nranks * PEER_PLACES, tiny = writers * PEER_TINY_BYTES;
+    if (tiny > places / 2)
+        tiny = 0;
+    if (!c->small) {
+        x->region_bytes = main_bytes / c->nranks / 64 * 64;
+    } else if (tiny > 0 && bytes <= PEER_TINY_BYTES / pack.staged * pack.data) {
+        x->places_at = main_bytes;
+        x->region_bytes = PEER_TINY_BYTES;
+    } else {
+        x->places_at = main_bytes + tiny;
+        x->region_bytes = (places - tiny) / writers / 64 * 64;
+    }
     x->slot_bytes = x->region_bytes / PEER_RING / pack.staged * pack.staged;
 }
 

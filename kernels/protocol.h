@@ -47,10 +47,13 @@ PEER_FN uint32_t half_of(const Block &b)
 
 /* ---- Addresses in a slab -------------------------------------------------------------------------------- */
 
-/* Flag of `writer` in rank r's slab. Indexed by half, so that the flags of the other half can be swept. */
+/* Flag of `writer` in rank r's slab. Indexed by half, so that the flags of the other half can be swept. A small call, which
+ * under flag has one block, takes those of the block with its place's number: they only grow, and so serve others of
+ * the group as well. */
 PEER_FN uint32_t *flag_at(const Block &b, uint32_t r, uint32_t phase, uint32_t writer)
 {
-    uint32_t index = ((half_of(b) * PEER_PHASES + phase) * PEER_MAX_BLOCKS + b.at.block) * PEER_MAX_PEERS;
+    uint32_t block = b.c.small ? b.state.place : b.at.block;
+    uint32_t index = ((half_of(b) * PEER_PHASES + phase) * PEER_MAX_BLOCKS + block) * PEER_MAX_PEERS;
     return (uint32_t *)(b.c.slab[r] + (uint64_t)(index + writer) * PEER_FLAG_STRIDE);
 }
 

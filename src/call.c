@@ -9,14 +9,14 @@
 #define MAX_PIECES (1u << 24)
 
 /* Epochs of an all-to-all whose counts no rank knows all of: the most pieces that one of its shares may have. */
-#define UNKNOWN_PIECES (1u << 20)
+#define UNKNOWN_PIECES (1u << 15)
 
 /* ---- Calls like the last one --------------------------------------------------------------------------------- */
 
 static bool same_arrays(const struct peer_comm *comm, const struct peer_request *q)
 {
     const size_t *arrays[4];
-    int n = peer_request_arrays(q, arrays);
+    int n = q->recvcounts != NULL ? peer_request_arrays(q, arrays) : 0;
     if (n > 0 && comm->size > PEER_MAX_PEERS)
         return false;
     for (int i = 0; i < n; i++)
@@ -38,9 +38,9 @@ static bool like_last(const struct peer_comm *comm, const struct peer_request *q
  * (GPU memory may have been freed since.) */
 static bool repeats_last(const struct peer_comm *comm, const struct peer_request *q)
 {
-    return comm->link == PEER_LINK_HOST && q->sendbuf == comm->last.request.sendbuf &&
-           q->recvbuf == comm->last.request.recvbuf && comm->last.plan.path == PEER_PATH_PEER &&
-           like_last(comm, q);
+    const struct peer_request *last = &comm->last.request;
+    return comm->link == PEER_LINK_HOST && q->sendbuf == last->sendbuf && q->recvbuf == last->recvbuf &&
+           comm->last.plan.path == PEER_PATH_PEER && like_last(comm, q);
 }
 
 static void remember(struct peer_comm *comm, const struct peer_request *q)
@@ -155,11 +155,12 @@ static bool fits_a_place(const struct peer_comm *comm, const struct peer_request
 {
     struct peer_call small = comm->last.call;
     struct peer_pack pack = pack_of(comm, unit);
+    uint64_t bytes = q->count * peer_datatype_bytes(q->datatype);
     struct peer_exchange x;
     small.small = 1;
-    peer_set_region(&small, pack, &x);
-    return peer_request_rooted(q) && q->step == PEER_STEP_ONLY && small.protocol != PEER_PROTO_FLAG &&
-           q->count * peer_datatype_bytes(q->datatype) <= peer_region_data(&x, pack);
+    peer_set_region(&small, pack, bytes, &x);
+    return peer_request_rooted(q) && q->step == PEER_STEP_ONLY &&
+           (small.protocol != PEER_PROTO_FLAG || small.blocks == 1) && bytes <= peer_region_data(&x, pack);
 }
 
 /* `unit`: see struct peer_call. */
@@ -177,7 +178,7 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     memset(x, 0, sizeof *x);
     comm->last.offsets = comm->last.counts = 0;
     x->npieces = x->whole = 1;
-    peer_set_region(call, pack_of(comm, unit), x);
+    peer_set_region(call, pack_of(comm, unit), q->count * element, x);
     set_shares(comm, q, element, unit);
     call->epochs = UNKNOWN_PIECES;
     if (q->collective != PEER_COLL_ALLTOALLV) { /* the same on all ranks, whatever they send themselves */
@@ -243,6 +244,13 @@ static uint32_t common_alignment(const void *a, const void *b, uint64_t offsets)
 {
     uint64_t bits = (uintptr_t)a | (uintptr_t)b | offsets | 64;
     return (uint32_t)(bits & -bits);
+}
+
+/* The kernels' call as it is, on the host device. */
+static int launch_again(struct peer_comm *comm)
+{
+    int status = comm->device.ops->launch(&comm->device, &comm->last.call, NULL);
+    return status == PEER_SUCCESS && comm->ipc.control->failed ? peer_fault_check(comm) : status;
 }
 
 static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
@@ -385,7 +393,7 @@ int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
     if (status != PEER_SUCCESS)
         return status;
     if (repeats_last(comm, q) && comm->ipc.control->failed == PEER_SUCCESS)
-        return launch_peer(comm, q);
+        return launch_again(comm);
     status = peer_check(comm, q);
     if (status == PEER_SUCCESS)
         status = peer_fault_check(comm);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -264,13 +265,13 @@ static void say_what_came_of_it(const struct peer_comm *comm)
 {
     if (comm->rank != 0)
         return;
-    peer_log(
-        PEER_LOG_INFO,
-        "%d rank%s on %d node%s, device %s, transport %s%s, at most %u threads, %zu bytes of slab a rank",
-        comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
-        comm->device.ops->name, peer_comm_transport(comm),
-        comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
-        comm->ipc.ok ? (size_t)PEER_SLAB_BYTES(comm->config.staging_bytes) : (size_t)0);
+    peer_log(PEER_LOG_INFO,
+             "%d rank%s on %d node%s, device %s, transport %s%s, at most %u threads, %zu bytes a rank, made "
+             "in %llu ms",
+             comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
+             comm->device.ops->name, peer_comm_transport(comm),
+             comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
+             comm->ipc.ok ? (size_t)PEER_SLAB_BYTES(comm->config.staging_bytes) : (size_t)0);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */
@@ -348,9 +349,17 @@ static int build(struct peer_comm *comm, const struct origin *origin)
     return status;
 }
 
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const uint64_t begin = now_ms();
     struct peer_comm *comm;
     int status;
     pthread_once(&once, watch_forks);
@@ -366,6 +375,7 @@ static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out
         destroy(comm, true);
         return status;
     }
+    comm->create_ms = now_ms() - begin;
     say_what_came_of_it(comm);
     list_add(comm);
     *out = comm;
@@ -502,13 +512,15 @@ static void version_text(int version, char *text, size_t text_bytes)
 
 int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
 {
-    char nodes[16], plan[64] = "", nccl[256];
+    char nodes[16], memory[32], create[32], plan[64] = "", nccl[256];
     int status = peer_comm_check(comm);
     if (status != PEER_SUCCESS)
         return status;
     if (info_used == NULL)
         return peer_error(PEER_ERR_ARG, "info_used is NULL");
     snprintf(nodes, sizeof nodes, "%d", comm->nnodes);
+    snprintf(memory, sizeof memory, "%llu", (unsigned long long)peer_ipc_memory(comm));
+    snprintf(create, sizeof create, "%llu", (unsigned long long)comm->create_ms);
     if (comm->nccl != NULL)
         version_text(peer_nccl_version(comm->nccl), nccl, sizeof nccl);
     else
@@ -519,6 +531,8 @@ int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
                                                                {"transport", peer_comm_transport(comm)},
                                                                {"nodes", nodes},
                                                                {"nccl", nccl},
+                                                               {"memory_bytes", memory},
+                                                               {"create_ms", create},
                                                                {"plan", plan[0] != '\0' ? plan : "none yet"},
                                                                {NULL, NULL}},
                                       info_used);

@@ -66,6 +66,13 @@ static const struct peer_record *record_of(const struct peer_comm *comm)
     return record;
 }
 
+/* Ranks may send their part and go on. */
+static bool one_way(uint32_t collective)
+{
+    const struct peer_request request = {.collective = (enum peer_collective)collective};
+    return peer_request_rooted(&request);
+}
+
 static int timeout_error(const struct peer_comm *comm)
 {
     const struct peer_record *record = record_of(comm);
@@ -73,10 +80,12 @@ static int timeout_error(const struct peer_comm *comm)
     int missing = missing_ranks(comm, ranks, sizeof ranks);
     return peer_error(
         PEER_ERR_TIMEOUT,
-        "%s (call %u of the communicator, %llu bytes): rank%s %s did not arrive within %llu ms; did all "
+        "%s (call %u of the communicator, %llu bytes): rank%s %s did not arrive%s within %llu ms; did all "
         "ranks make the call, with the same arguments? (PEER_TIMEOUT_MS sets the limit)",
         peer_collective_name(record->collective), record->call, (unsigned long long)record->nbytes,
         missing == 1 ? "" : "s", missing > 0 ? ranks : "unknown",
+        missing > 1 && one_way(record->collective) ? ", or some of them (others had nothing to wait for)"
+                                                   : "",
         (unsigned long long)comm->config.timeout_ms);
 }
 

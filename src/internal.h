@@ -349,6 +349,7 @@ struct peer_comm {
     enum peer_link link;
     struct peer_pace pace;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
+    uint64_t create_ms;     /* that PEER_Comm_create took here */
     unsigned forks;         /* of the process, when the communicator was made */
     struct peer_comm *next; /* of the list of those alive */
     int status;             /* not PEER_SUCCESS: broken */
@@ -367,6 +368,8 @@ int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes);
 bool peer_ipc_leave(struct peer_comm *comm);
 /* Unmaps the peers' slabs, and frees this rank's when no peer maps it any more. together: all ranks are here. */
 void peer_ipc_destroy(struct peer_comm *comm, bool together);
+/* Bytes of the device's memory that this rank's part takes. */
+uint64_t peer_ipc_memory(const struct peer_comm *comm);
 /* The fields of a call that depend on the communicator alone. */
 void peer_ipc_call(struct peer_comm *comm, struct peer_call *call);
 

@@ -20,9 +20,10 @@ struct row {
 #define ANY_BYTES UINT64_MAX
 #define KIB       UINT64_C(1024)
 
-/* Sets: all; those that send from one rank, or to one, the whole message. */
+/* Sets: all; those of a root; of these the ones that send it, or make it send, the whole message. */
 #define EVERY  PEER_N_COLLECTIVES
 #define ROOTED (PEER_N_COLLECTIVES + 1)
+#define WHOLE  (PEER_N_COLLECTIVES + 2)
 
 #define HOST  PEER_LINK_HOST
 #define LOCAL PEER_LINK_LOCAL
@@ -34,9 +35,9 @@ static const struct row rows[] = {
     {HOST, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
     {HOST, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
     {HOST, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, ROOTED, 2, 16, 2 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LL, 1, 1},
-    {HOST, ROOTED, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, ROOTED, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
+    {HOST, ROOTED, 2, 16, 16, PEER_ALGO_ONESHOT, PEER_PROTO_LL, 1, 1},
+    {HOST, WHOLE, 3, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    {HOST, WHOLE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
     {HOST, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
     /* Ranks that share one GPU: its memory is the wire. Measured on an H200, see docs/results. */
     {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 128},
@@ -49,7 +50,7 @@ static const struct row rows[] = {
     {LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 64, 512},
     {LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
     {LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 16, 512},
-    {LOCAL, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
+    {LOCAL, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 128},
     {LOCAL, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 64, 512},
     /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
      * fence of some 2 us, oneshot moves n/2 times the bytes of twoshot, which costs one more latency of 1 us;
@@ -62,8 +63,8 @@ static const struct row rows[] = {
     {WIRE, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
     {WIRE, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
     {WIRE, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
-    {WIRE, ROOTED, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
-    {WIRE, ROOTED, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 32, 512},
+    {WIRE, WHOLE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
+    {WIRE, WHOLE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 32, 512},
     {WIRE, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
 };
 
@@ -78,8 +79,9 @@ static const char *const collective_names[] = {PEER_COLLECTIVES(NAME)};
 
 static bool in_set(uint32_t set, uint32_t collective)
 {
-    return set == EVERY || set == collective ||
-           (set == ROOTED && (collective == PEER_COLL_REDUCE || collective == PEER_COLL_BCAST));
+    bool whole = collective == PEER_COLL_REDUCE || collective == PEER_COLL_BCAST;
+    bool rooted = whole || collective == PEER_COLL_GATHER || collective == PEER_COLL_SCATTER;
+    return set == EVERY || set == collective || (set == ROOTED && rooted) || (set == WHOLE && whole);
 }
 
 static const struct row *row_of(const struct peer_query *query)
@@ -99,7 +101,8 @@ static uint32_t busy_blocks(const struct peer_query *query, const struct peer_pl
 {
     if (query->collective == PEER_COLL_ALLTOALLV)
         return most;
-    uint64_t blocks = query->nbytes / (12 * plan->threads) + 1;
+    uint64_t shares = query->collective == PEER_COLL_ALLREDUCE ? 1 : query->nranks;
+    uint64_t blocks = query->nbytes * shares / (12 * plan->threads) + 1;
     return blocks < most ? (uint32_t)blocks : most;
 }
 
@@ -110,7 +113,7 @@ static uint32_t at_most(uint32_t value, uint32_t most)
 
 static bool has_twoshot(uint32_t collective)
 {
-    return collective == PEER_COLL_ALLREDUCE || in_set(ROOTED, collective);
+    return collective == PEER_COLL_ALLREDUCE || in_set(WHOLE, collective);
 }
 
 struct peer_plan peer_select(const struct peer_query *query)
@@ -161,7 +164,10 @@ const char *peer_link_name(enum peer_link link)
 
 static const char *set_name(uint32_t set)
 {
-    return set == EVERY ? "(all)" : set == ROOTED ? "(bcast, reduce)" : collective_names[set];
+    return set == EVERY    ? "(all)"
+           : set == ROOTED ? "(rooted)"
+           : set == WHOLE  ? "(bcast, reduce)"
+                           : collective_names[set];
 }
 
 static void row_text(const struct row *row, char *text, size_t text_bytes)

@@ -220,18 +220,16 @@ static void check_shares(struct peer_call call, uint32_t unit, uint32_t vector_b
     for (uint64_t count = 1; count < ((uint64_t)1 << 33); count += 1 + count / 3) {
         call.rotate = rotate[count % 4];
         call.small = 0;
-        peer_set_region(&call, pack, &x);
+        peer_set_region(&call, pack, count * unit, &x);
         TEST_TRUE(x.region_bytes * call.nranks <= PEER_MAIN_BYTES(call.staging, call.protocol));
         share = (struct peer_share){.count = count};
         peer_set_share(&call, &x, pack, unit, &share);
         check_share(&call, &x, &share, unit, vector_bytes);
-        if (call.protocol == PEER_PROTO_FLAG)
-            continue;
         call.small = 1;
-        peer_set_region(&call, pack, &x);
-        TEST_TRUE(PEER_PLACES * x.region_bytes * call.nranks <=
-                  PEER_HALF_BYTES(call.staging, call.protocol) -
-                      PEER_MAIN_BYTES(call.staging, call.protocol));
+        peer_set_region(&call, pack, count * unit, &x);
+        TEST_TRUE(x.places_at >= PEER_MAIN_BYTES(call.staging, call.protocol));
+        TEST_TRUE(x.places_at + PEER_PLACES * x.region_bytes * call.nranks <=
+                  PEER_HALF_BYTES(call.staging, call.protocol));
         if (count * unit > peer_region_data(&x, pack))
             continue;
         peer_set_share(&call, &x, pack, unit, &share);

@@ -295,12 +295,12 @@ static void print_comm(PEER_Comm comm, int size)
         complain(PEER_Last_error());
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
-    printf("%-10s %d\n", "ranks", size);
+    printf("%-12s %d\n", "ranks", size);
     MPI_Info_get_nkeys(info, &nkeys);
     for (int i = 0; i < nkeys; i++) {
         MPI_Info_get_nthkey(info, i, key);
         MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-        printf("%-10s %s\n", key, value);
+        printf("%-12s %s\n", key, value);
     }
     MPI_Info_free(&info);
 }
