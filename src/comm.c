@@ -265,13 +265,14 @@ static void say_what_came_of_it(const struct peer_comm *comm)
 {
     if (comm->rank != 0)
         return;
-    peer_log(PEER_LOG_INFO,
-             "%d rank%s on %d node%s, device %s, transport %s%s, at most %u threads, %zu bytes a rank, made "
-             "in %llu ms",
-             comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
-             comm->device.ops->name, peer_comm_transport(comm),
-             comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
-             comm->ipc.ok ? (size_t)PEER_SLAB_BYTES(comm->config.staging_bytes) : (size_t)0);
+    peer_log(
+        PEER_LOG_INFO,
+        "%d rank%s on %d node%s, device %s, transport %s%s, at most %u threads, %zu bytes a rank, made in "
+        "%llu ms",
+        comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
+        comm->device.ops->name, peer_comm_transport(comm),
+        comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
+        (size_t)peer_ipc_memory(comm), (unsigned long long)comm->create_ms);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */
