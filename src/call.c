@@ -181,9 +181,11 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     peer_set_region(call, pack_of(comm, unit), q->count * element, x);
     set_shares(comm, q, element, unit);
     call->epochs = UNKNOWN_PIECES;
-    if (q->collective != PEER_COLL_ALLTOALLV) { /* the same on all ranks, whatever they send themselves */
-        struct peer_share largest = {.count = peer_request_largest(q, comm->size) * element / unit};
-        peer_set_share(call, x, pack_of(comm, unit), unit, &largest);
+    if (q->collective !=
+        PEER_COLL_ALLTOALLV) { /* the same on all ranks, whatever they send and in which unit */
+        uint32_t common = reduces ? element : 1;
+        struct peer_share largest = {.count = peer_request_largest(q, comm->size) * element / common};
+        peer_set_share(call, x, pack_of(comm, common), common, &largest);
         call->epochs = largest.npieces;
     }
     return x->npieces > (q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES)
@@ -191,12 +193,11 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
                : PEER_SUCCESS;
 }
 
-/* The unit that a call with these buffers may use: 4 bytes where all is aligned to it. The host device moves bytes as
- * well as words. */
+/* The unit that a call with these buffers may use on this rank: 4 bytes where all is aligned to it. */
 static uint32_t unit_of(const struct peer_comm *comm, const struct peer_request *q)
 {
     uintptr_t bits = (uintptr_t)q->sendbuf | (uintptr_t)q->recvbuf | comm->last.offsets | comm->last.counts;
-    return comm->link != PEER_LINK_HOST && bits % 4 == 0 ? 4 : 1;
+    return bits % 4 == 0 ? 4 : 1;
 }
 
 static bool is_exchange(const struct peer_request *q, const struct peer_plan *plan)
