@@ -7,10 +7,11 @@
  * - Counts are elements, sizes are bytes. Any count is legal, 0 included. A buffer needs the alignment of its
  *   element, no more. Buffers of one call are disjoint, or the call is in place.
  * - In place: pass PEER_IN_PLACE as sendbuf (PEER_Scatter: as the root's recvbuf), or the same pointer as sendbuf
- *   and recvbuf; both mean the same. Ranks may differ in that. Where the in-place input is then is said at each call.
- *   A sendbuf that lies exactly at this rank's own block of recvbuf, or a recvbuf at its own block of sendbuf, is legal too
- *   (as in NCCL).
- * - A buffer, count or array that a rank does not need (a receive buffer on a rank that is not the root) is ignored there.
+ *   and recvbuf; both mean the same. Ranks may differ in that. Where the in-place input is then is said at
+ *   each call. A sendbuf that lies exactly at this rank's own block of recvbuf, or a recvbuf at its own block
+ *   of sendbuf, is legal too (as in NCCL).
+ * - A buffer, count or array that a rank does not need (a receive buffer on a rank that is not the root) is
+ *   ignored there.
  * - On the cuda device buffers are memory that the GPU can reach, a call is put on `stream` and returns, and
  *   the result is there when the work on that stream has got so far. On the host device buffers are host
  *   memory, `stream` is ignored, and the call has finished when it returns.
@@ -19,11 +20,12 @@
  * - On the cuda device a call may be captured into a CUDA graph and the graph launched any number of times;
  *   all ranks launch alike. (Calls that the MPI fallback serves can't be captured: PEER_ERR_UNSUPPORTED.)
  * - Numbers. Elements are combined from rank 0 to rank n-1, so results are the same bits on all ranks and in every
- *   run. fp16, bf16 and fp8 are accumulated in fp32 and rounded once; fp8 saturates: what is beyond the largest finite
- *   value, infinities too, becomes that value. 8- and 16-bit integers are accumulated in 32 bits, all others in their own
- *   width; integers wrap. AVG is the sum, then one division by the number of ranks; of integers it truncates toward zero. MIN
- *   and MAX of a set that holds a NaN are NaN; of equal elements (+0 and -0) they are the lowest rank's. On one rank
- *   the result is the input. (NCCL, where it serves a call, keeps to the meaning, but promises neither order nor bits.)
+ *   run. fp16, bf16 and fp8 are accumulated in fp32 and rounded once; fp8 saturates: what is beyond the
+ *   largest finite value, infinities too, becomes that value. 8- and 16-bit integers are accumulated in 32
+ *   bits, all others in their own width; integers wrap. AVG is the sum, then one division by the number of
+ *   ranks; of integers it truncates toward zero. MIN and MAX of a set that holds a NaN are NaN; of equal
+ *   elements (+0 and -0) they are the lowest rank's. On one rank the result is the input. (NCCL, where it
+ *   serves a call, keeps to the meaning, but promises neither order nor bits.)
  * - Legal pairs of datatype and operation, as MPI's: SUM, PROD, AVG for all but BOOL; MIN, MAX for integers and
  *   floating types; LAND, LOR, LXOR for integers and BOOL; BAND, BOR, BXOR for integers.
  * - Every call returns PEER_SUCCESS or a negative status; PEER_Last_error() has the text. An argument error
@@ -92,15 +94,15 @@ int PEER_Comm_size(PEER_Comm comm, int *size);
  *   PEER_ERR_COMM, PEER_ERR_ARG (status is NULL) */
 int PEER_Comm_get_async_error(PEER_Comm comm, int *status);
 
-/* Ends the communicator at once, from any rank alone: calls that wait in peer kernels, here and on the other ranks, end,
- * and every later call returns PEER_ERR_ABORTED. (Of calls that NCCL serves only this rank's end; those in MPI don't.)
- * Local, never blocks. It may come from another thread than the one that is inside a
+/* Ends the communicator at once, from any rank alone: calls that wait in peer kernels, here and on the other
+ * ranks, end, and every later call returns PEER_ERR_ABORTED. (Of calls that NCCL serves only this rank's end;
+ * those in MPI don't.) Local, never blocks. It may come from another thread than the one that is inside a
  * call. PEER_Comm_free is what is left to do. On a communicator that is broken already it does nothing.
  *   PEER_ERR_COMM */
 int PEER_Comm_abort(PEER_Comm comm);
 
-/* Makes a communicator over the ranks of comm that gave the same color, ordered by key, then by rank in comm; with comm's
- * settings and devices. Collective over comm, blocking.
+/* Makes a communicator over the ranks of comm that gave the same color, ordered by key, then by rank in comm;
+ * with comm's settings and devices. Collective over comm, blocking.
  *   color  0 or more, or MPI_UNDEFINED: this rank gets PEER_COMM_NULL
  *   out    out; PEER_COMM_NULL on error. All ranks of a color get the same verdict.
  *   PEER_ERR_ARG (out is NULL, color is negative), and as PEER_Comm_create */
@@ -131,8 +133,8 @@ int PEER_Select_device(MPI_Comm mpi_comm, int *device);
  *   PEER_ERR_COMM, _TYPE, _ROOT         not a communicator, a datatype, a rank of the communicator
  *   PEER_ERR_OP                         not an operation, or not one for this datatype
  *   PEER_ERR_ARG                        an array of counts or displacements is NULL
- *   PEER_ERR_BUFFER                     NULL or misaligned; pageable host memory on the cuda device; buffers, or blocks
- *                                       of one receive buffer, that overlap
+ *   PEER_ERR_BUFFER                     NULL or misaligned; pageable host memory on the cuda device; buffers,
+ *                                       or blocks of one receive buffer, that overlap
  *   PEER_ERR_COUNT                      more bytes than an address can reach
  *   PEER_ERR_UNSUPPORTED                the MPI fallback, inside a graph capture
  *   PEER_ERR_CUDA, _NCCL, _MPI          what failed; the communicator is broken
@@ -166,22 +168,25 @@ int PEER_Bcast(void *buffer, size_t count, PEER_Datatype datatype, int root, PEE
 int PEER_Allgather(const void *sendbuf, void *recvbuf, size_t sendcount, PEER_Datatype datatype,
                    PEER_Comm comm, PEER_Stream stream);
 
-/* As PEER_Allgather, with blocks of any sizes anywhere: recvcounts[r] elements from rank r go to recvbuf + displs[r].
+/* As PEER_Allgather, with blocks of any sizes anywhere: recvcounts[r] elements from rank r go to recvbuf +
+ * displs[r].
  *   sendcount   equal to this rank's recvcounts[rank]; ignored in place
  *   recvcounts  n counts, the same on all ranks; 0 is legal
- *   displs      n displacements in elements, in any order, with any gaps; each rank its own. Blocks don't overlap */
+ *   displs      n displacements in elements, in any order, with any gaps; each rank its own. Blocks don't
+ *               overlap */
 int PEER_Allgatherv(const void *sendbuf, size_t sendcount, void *recvbuf, const size_t recvcounts[],
                     const size_t displs[], PEER_Datatype datatype, PEER_Comm comm, PEER_Stream stream);
 
 /* Rank r gets, for each i, the combination over all ranks of element i of block r of sendbuf.
- *   sendbuf    n * recvcount elements, or PEER_IN_PLACE: the input is in recvbuf, which then has n * recvcount elements;
- *              the result goes to its begin, and what its other elements become is not defined
+ *   sendbuf    n * recvcount elements, or PEER_IN_PLACE: the input is in recvbuf, which then has n * recvcount
+ *              elements; the result goes to its begin, and what its other elements become is not defined
  *   recvbuf    recvcount elements
  *   recvcount  the same on all ranks */
 int PEER_Reduce_scatter_block(const void *sendbuf, void *recvbuf, size_t recvcount, PEER_Datatype datatype,
                               PEER_Op op, PEER_Comm comm, PEER_Stream stream);
 
-/* As PEER_Reduce_scatter_block, with blocks of recvcounts[0], recvcounts[1], ... elements, one after the other in sendbuf.
+/* As PEER_Reduce_scatter_block, with blocks of recvcounts[0], recvcounts[1], ... elements, one after the other
+ * in sendbuf.
  *   recvcounts  n counts, the same on all ranks; 0 is legal */
 int PEER_Reduce_scatter(const void *sendbuf, void *recvbuf, const size_t recvcounts[], PEER_Datatype datatype,
                         PEER_Op op, PEER_Comm comm, PEER_Stream stream);
@@ -195,8 +200,9 @@ int PEER_Alltoall(const void *sendbuf, void *recvbuf, size_t count, PEER_Datatyp
 
 /* As PEER_Alltoall, with blocks of any sizes anywhere: sendcounts[r] elements at sendbuf + sdispls[r] go to rank r,
  * recvcounts[r] elements from rank r go to recvbuf + rdispls[r].
- *   sendbuf     or PEER_IN_PLACE: the input is in recvbuf, sendcounts and sdispls are ignored (may be NULL) and recvcounts and
- *               rdispls serve for both; recvcounts[r] on this rank then equals recvcounts[rank] on rank r
+ *   sendbuf     or PEER_IN_PLACE: the input is in recvbuf, sendcounts and sdispls are ignored (may be NULL)
+ *               and recvcounts and rdispls serve for both; recvcounts[r] on this rank then equals
+ *               recvcounts[rank] on rank r
  *   sendcounts  n counts; sendcounts[r] here equals recvcounts[rank] on rank r; 0 is legal
  *   Displacements are each rank's own, in any order, with any gaps. Blocks of recvbuf don't overlap */
 int PEER_Alltoallv(const void *sendbuf, const size_t sendcounts[], const size_t sdispls[], void *recvbuf,

@@ -14,8 +14,8 @@
  * Pieces overlap: step 1 of piece p+1 comes before step 2 of piece p, and in twoshot that before step 3 of p-1. All
  * threads of a block have ended a step before one begins the next (where there is but one piece they need not).
  *
- * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h); A and B are blocks
- * of the same number on two ranks.
+ * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h); A and B are
+ * blocks of the same number on two ranks.
  *   oneshot    A writes piece p+4 after its reduce of p+2, so after it saw what B sent for p+2, which B sent after
  *              its own reduce of p. So B no longer reads p.
  *   twoshot    region 0 of B: A scatters p+4 after its gather of p+1, so after B's reduce of p+1, which came

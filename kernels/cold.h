@@ -1,6 +1,6 @@
-/* The pairs of datatype and operation that share a kernel: one for each size of element. The kernel looks at the datatype
- * and the operation once for each pack, never for an element: it widens the pack's elements by datatype, combines
- * them in a loop for the operation, and narrows them by datatype at the end. */
+/* The pairs of datatype and operation that share a kernel: one for each size of element. The kernel looks at
+ * the datatype and the operation once for each pack, never for an element: it widens the pack's elements by
+ * datatype, combines them in a loop for the operation, and narrows them by datatype at the end. */
 #ifndef PEER_KERNELS_COLD_H
 #define PEER_KERNELS_COLD_H
 
@@ -78,8 +78,8 @@ template <class F>
 struct Complex {
     F re, im;
 
-    /* (re * b.re - im * b.im, re * b.im + im * b.re), each product rounded. On the CPU told as vectors: GCC 12 makes
-     * multiply-and-adds of a difference beside a sum, even where contraction is off. */
+    /* (re * b.re - im * b.im, re * b.im + im * b.re), each product rounded. On the CPU told as vectors: GCC 12
+     * makes multiply-and-adds of a difference beside a sum, even where contraction is off. */
     PEER_FN Complex operator*(Complex b) const
     {
 #ifdef __CUDACC__
@@ -94,8 +94,9 @@ struct Complex {
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
 
-/* What a row of BYTES bytes of A is made of: A, or vectors of it on the CPU, in rows that are long enough. Told as an
- * array of numbers, a row would go through the CPU's memory at every step, at twice the cost of all else. */
+/* What a row of BYTES bytes of A is made of: A, or vectors of it on the CPU, in rows that are long enough.
+ * Told as an array of numbers, a row would go through the CPU's memory at every step, at twice the cost of all
+ * else. */
 template <class A, bool VECTOR>
 struct UnitOf {
     using Type = A;
@@ -157,8 +158,8 @@ struct Row {
 
 /* ---- The accumulator ------------------------------------------------------------------------------------ */
 
-/* body(A()), A being what the elements of a datatype of SIZE bytes are combined as. Unsigned integers of 8 and 16 bits
- * are not negative in 32, and so served by the signed ones' operations. */
+/* body(A()), A being what the elements of a datatype of SIZE bytes are combined as. Unsigned integers of 8 and
+ * 16 bits are not negative in 32, and so served by the signed ones' operations. */
 template <uint32_t SIZE, class Body>
 PEER_FN void with_accumulator(uint32_t datatype, Body body)
 {

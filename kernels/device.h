@@ -193,6 +193,12 @@ PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
     }
 }
 
+/* From buffer to buffer, by one thread alone: not on a GPU. */
+PEER_FN bool copy_alone(void *, const void *, uint64_t)
+{
+    return false;
+}
+
 /* Stores of packs to a peer's staging; see the CPU form. */
 struct Pusher {
     static constexpr bool streaming = false;
@@ -384,14 +390,21 @@ PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
     copy_bytes<BYTES>(to, w);
 }
 
+/* The C library knows best how to copy much at once. */
+PEER_FN bool copy_alone(void *to, const void *from, uint64_t bytes)
+{
+    memcpy(to, from, bytes);
+    return true;
+}
+
     #if defined(__x86_64__)
 
 /* Stores to a peer's staging. A line that the peer's CPU has read lies in that CPU's caches. Where the two share a
  * cache, taking it back costs little; where they don't (other core complex, other socket) it costs some 25 ns a
- * line, and a streaming store past all caches 2 ns (43,008 bytes: 22 us against 5). In the near case streaming loses
- * (4.2 us against 6.5). A virtual CPU's place changes as the host pleases, so nothing is assumed: plain stores
- * are timed as they happen, and where a line costs more than FAR_TICKS twice in a row, the next STREAMED pushes
- * stream. Which kind a rank uses is its own affair, its peers see the same bytes. */
+ * line, and a streaming store past all caches 2 ns (43,008 bytes: 22 us against 5). In the near case streaming
+ * loses (4.2 us against 6.5). A virtual CPU's place changes as the host pleases, so nothing is assumed: plain
+ * stores are timed as they happen, and where a line costs more than FAR_TICKS twice in a row, the next
+ * STREAMED pushes stream. Which kind a rank uses is its own affair, its peers see the same bytes. */
 struct Pusher {
     static constexpr uint64_t FAR_TICKS = 18; /* of the time stamp counter, some 7 ns */
     static constexpr uint32_t STREAMED = 100;

@@ -195,9 +195,9 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
 
     using Base::Base;
 
-    /* body(share, packs, j) for this thread's part of the block's runs of piece p of all n shares, as one loop: so that
-     * it takes as many threads as there are packs. share(i): the i-th; packs(s): where its packs lie; run: the
-     * largest. Ends at the first body that returns false, with false. */
+    /* body(share, packs, j) for this thread's part of the block's runs of piece p of all n shares, as one
+     * loop: so that it takes as many threads as there are packs. share(i): the i-th; packs(s): where its packs
+     * lie; run: the largest. Ends at the first body that returns false, with false. */
     template <class Share, class At, class Body>
     PEER_FN bool over(uint32_t n, uint32_t run, Share share, At packs_of, uint32_t p, Body body)
     {
@@ -356,7 +356,9 @@ PEER_FN void copy_own(const Block &b, const peer_exchange &x)
 {
     constexpr uint32_t N = PEER_VECTOR / sizeof(T);
     const Buffers<T, PEER_VECTOR, false> buffers(b.c);
-    if (buffers.send + x.own.at == buffers.recv + x.own_to)
+    const T *from = buffers.send + x.own.at;
+    T *to = buffers.recv + x.own_to;
+    if (from == to || (b.at.nblocks == 1 && copy_alone(to, from, x.own.count * sizeof(T))))
         return;
     const uint64_t packs = (x.own.count + N - 1) / N, step = (uint64_t)b.at.nblocks * b.at.nthreads;
     for (uint64_t i = (uint64_t)b.at.block * b.at.nthreads + b.at.thread; i < packs; i += step)

@@ -105,14 +105,15 @@ struct peer_control {
 
 /* The slab is what peers map: flags, then two halves of staging for each protocol. A half's offset does not depend
  * on any call. One writer for each flag; flags are PEER_FLAG_STRIDE apart. Lines are for small messages and
- * have a quarter of the room. The end of a half, a quarter of it or, for flag, a seventeenth, are the places of small
- * one-way calls. */
+ * have a quarter of the room. The end of a half, a quarter of it or, for flag, a seventeenth, are the places
+ * of small one-way calls. */
 #define PEER_FLAG_STRIDE 128
 #define PEER_PHASES      3
 #define PEER_FLAGS_BYTES ((uint64_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
 
-/* staging: PEER_STAGING_BYTES, a multiple of 4096. A half of lines: room for PEER_RING packs of the widest datatype in
- * both regions of every writer at least. Of any half: all; what is there for calls that are a rendezvous. */
+/* staging: PEER_STAGING_BYTES, a multiple of 4096. A half of lines: room for PEER_RING packs of the widest
+ * datatype in both regions of every writer at least. Of any half: all; what is there for calls that are a
+ * rendezvous. */
 #define PEER_LEAST_LINES ((uint64_t)16384)
 #define PEER_LINES_BYTES(staging)                                                                            \
     ((uint64_t)(staging) / 4 > PEER_LEAST_LINES ? (uint64_t)(staging) / 4 : PEER_LEAST_LINES)
@@ -149,8 +150,8 @@ enum peer_kernel {
     PEER_KERNEL_COMBINE    /* and the receiver combines what it gets */
 };
 
-/* What this rank sends to one peer, or receives from it. Both sides know it alike. Elements are the datatype's, or, of
- * PEER_KERNEL_MOVE, units. */
+/* What this rank sends to one peer, or receives from it. Both sides know it alike. Elements are the
+ * datatype's, or, of PEER_KERNEL_MOVE, units. */
 struct peer_share {
     uint64_t at;    /* its first element in sendbuf, or recvbuf */
     uint64_t count; /* elements; 0: there is nothing to send */
@@ -163,8 +164,8 @@ struct peer_share {
     uint64_t turn_bytes;  /* so far apart */
 };
 
-/* An exchange: the shares of this rank and their place in the staging. Kernels read this from constant memory, of which
- * the first touch of a line is dear: where all shares are alike, they need the first lines alone. */
+/* An exchange: the shares of this rank and their place in the staging. Kernels read this from constant memory,
+ * of which the first touch of a line is dear: where all shares are alike, they need the first lines alone. */
 struct peer_exchange {
     uint32_t uniform;      /* all shares are like `common`, that of rank r lying at r * step */
     uint32_t whole;        /* every share is whole packs */
@@ -257,8 +258,8 @@ static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_
     return pack;
 }
 
-/* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece if the half holds
- * it, else in pieces of a quarter of the half (PEER_RING slots). */
+/* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece if the
+ * half holds it, else in pieces of a quarter of the half (PEER_RING slots). */
 static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes, uint32_t vector_bytes)
 {
     struct peer_pack pack = peer_pack_of(c->protocol, element_bytes, vector_bytes);
@@ -289,8 +290,8 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->epochs = c->npieces;
 }
 
-/* The geometry of an exchange whose largest share is of so many bytes: where each writer's share lies. c has its who
- * and how. */
+/* The geometry of an exchange whose largest share is of so many bytes: where each writer's share lies. c has
+ * its who and how. */
 static inline void peer_set_region(const struct peer_call *c, struct peer_pack pack, uint64_t bytes,
                                    struct peer_exchange *x)
 {

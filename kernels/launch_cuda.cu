@@ -6,7 +6,8 @@
 namespace
 {
 
-/* A kernel takes the whole call as its parameter, in constant memory; an exchange takes its shares as a second one. */
+/* A kernel takes the whole call as its parameter, in constant memory; an exchange takes its shares as a second
+ * one. */
 
 __device__ Block block_of(const peer_call &c)
 {

@@ -54,11 +54,11 @@ PEER_FN void narrow(float x, float &to)
     to = x;
 }
 
-/* The bits of a narrower float with MANTISSA bits of mantissa and this BIAS of the exponent, for the bits of a float
- * that is not negative, not a NaN, and no larger than the narrower one can tell. Round to nearest, ties to even. Without
- * branches, so that a loop over it can be vectorised: adding a power of two whose last mantissa bit is the last bit
- * that the narrower float can keep makes the float adder round there; subtracting it again leaves the rounded
- * value, and a product with a power of two moves the exponent, for subnormals too. */
+/* The bits of a narrower float with MANTISSA bits of mantissa and this BIAS of the exponent, for the bits of a
+ * float that is not negative, not a NaN, and no larger than the narrower one can tell. Round to nearest, ties
+ * to even. Without branches, so that a loop over it can be vectorised: adding a power of two whose last
+ * mantissa bit is the last bit that the narrower float can keep makes the float adder round there; subtracting
+ * it again leaves the rounded value, and a product with a power of two moves the exponent, for subnormals too. */
 template <uint32_t MANTISSA, uint32_t BIAS>
 PEER_FN uint32_t round_to(uint32_t bits)
 {
@@ -119,7 +119,8 @@ PEER_FN void narrow(float x, BFloat &to)
 
 #endif
 
-/* An exponent and a mantissa put at the place of a float's, as for Half; 0x7f is the NaN, there are no infinities. */
+/* An exponent and a mantissa put at the place of a float's, as for Half; 0x7f is the NaN, there are no
+ * infinities. */
 PEER_FN float widen(E4M3 x)
 {
     uint32_t magnitude = (uint32_t)(x.bits & 0x7f) << 20;

@@ -1,6 +1,6 @@
-/* Packs: how data travel under each protocol, between a user's buffer, registers, a peer's staging and this rank's own.
- * A pack is what one thread moves at a time. Under `line` and `ll` it is one or more 16-byte lines that carry their
- * tag; under `flag` it is PEER_VECTOR bytes of data. Where packs lie is the algorithm's affair. */
+/* Packs: how data travel under each protocol, between a user's buffer, registers, a peer's staging and this
+ * rank's own. A pack is what one thread moves at a time. Under `line` and `ll` it is one or more 16-byte lines
+ * that carry their tag; under `flag` it is PEER_VECTOR bytes of data. Where packs lie is the algorithm's affair. */
 #ifndef PEER_KERNELS_PACKS_H
 #define PEER_KERNELS_PACKS_H
 
@@ -89,7 +89,8 @@ struct LinePacks {
             Format::store(line_of(packs, stride, j, k), x.w + k * Format::WORDS, tag);
     }
 
-    /* Waits for pack j of the ranks r0 .. r0+G-1, as far as wanted(r) says so. from(r): where r's packs lie here. */
+    /* Waits for pack j of the ranks r0 .. r0+G-1, as far as wanted(r) says so. from(r): where r's packs lie
+     * here. */
     template <uint32_t G, class Wanted, class From>
     PEER_FN static bool pull(Block &b, uint32_t stride, uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted,
                              From from, MyPack (&x)[G])
@@ -168,8 +169,8 @@ struct FlagPacks {
         return x;
     }
 
-    /* Pack j combined over all ranks, this rank's being own(). Rank 0's packs lie at `staged`, a rank's `apart` bytes
-     * from the one's before. */
+    /* Pack j combined over all ranks, this rank's being own(). Rank 0's packs lie at `staged`, a rank's
+     * `apart` bytes from the one's before. */
     template <class Op, class Own>
     PEER_FN static MyPack reduce(const char *staged, uint64_t apart, uint32_t j, uint32_t rank,
                                  uint32_t nranks, Op op, Own own)
@@ -229,8 +230,8 @@ struct PacksOf<T, PEER_PROTO_LL> {
 
 /* ---- The user's buffers --------------------------------------------------------------------------------- */
 
-/* This rank's buffers in packs of BYTES; WHOLE as in load_pack. Copies of the call's fields, so that a CPU's compiler
- * need not suppose that the data's stores change them. */
+/* This rank's buffers in packs of BYTES; WHOLE as in load_pack. Copies of the call's fields, so that a CPU's
+ * compiler need not suppose that the data's stores change them. */
 template <class T, uint32_t BYTES, bool WHOLE>
 struct Buffers {
     const T *const send;

@@ -5,18 +5,19 @@
  * in lines and by signed difference in flags, so they may wrap; a sweep, below, keeps tags of 2^32 epochs ago
  * from passing for new.
  *
- * Groups. The calls of a communicator form groups: some, perhaps no, small one-way calls, and one last call that is a
- * rendezvous, in which every rank receives something from every rank, directly or by way of the owner of a part. A
- * two-way collective is one by its data; one-way collectives (broadcast, gather, ...) that are not small, or the
- * PEER_PLACES-th of a group, are made one: block 0 of each rank announces itself (phase 2) to all before it sends,
- * and waits for all before the call ends. So a root may be up to PEER_PLACES - 1 small calls ahead of its receivers.
+ * Groups. The calls of a communicator form groups: some, perhaps no, small one-way calls, and one last call
+ * that is a rendezvous, in which every rank receives something from every rank, directly or by way of the
+ * owner of a part. A two-way collective is one by its data; one-way collectives (broadcast, gather, ...) that
+ * are not small, or the PEER_PLACES-th of a group, are made one: block 0 of each rank announces itself (phase
+ * 2) to all before it sends, and waits for all before the call ends. So a root may be up to PEER_PLACES - 1
+ * small calls ahead of its receivers.
  *
- * Why staging may be overwritten. Group g uses half g % 2 of each protocol's staging: its last call the main part, the
- * small calls before it a place each. When a rank begins group g+1 it has ended the last call of g, so it has
- * received something that every rank sent in that call; so every rank has ended all calls of group g-1, and nobody
- * reads or writes half (g+1) % 2 any more. (A call starts when the kernel before it on the communicator has ended
- * with all its blocks; and every store to a rank's slab is waited for by that rank in the same call.) Within a call
- * the pieces take turns in PEER_RING slots; each algorithm proves its own reuse.
+ * Why staging may be overwritten. Group g uses half g % 2 of each protocol's staging: its last call the main
+ * part, the small calls before it a place each. When a rank begins group g+1 it has ended the last call of g,
+ * so it has received something that every rank sent in that call; so every rank has ended all calls of group
+ * g-1, and nobody reads or writes half (g+1) % 2 any more. (A call starts when the kernel before it on the
+ * communicator has ended with all its blocks; and every store to a rank's slab is waited for by that rank in
+ * the same call.) Within a call the pieces take turns in PEER_RING slots; each algorithm proves its own reuse.
  *
  * Who runs when. The blocks of a grid wait for their peers' blocks, so all blocks must be resident at once:
  * the launcher's grid is no larger than that (src/device_cuda.c). CPU blocks run one after the other, which
@@ -47,9 +48,9 @@ PEER_FN uint32_t half_of(const Block &b)
 
 /* ---- Addresses in a slab -------------------------------------------------------------------------------- */
 
-/* Flag of `writer` in rank r's slab. Indexed by half, so that the flags of the other half can be swept. A small call, which
- * under flag has one block, takes those of the block with its place's number: they only grow, and so serve others of
- * the group as well. */
+/* Flag of `writer` in rank r's slab. Indexed by half, so that the flags of the other half can be swept. A
+ * small call, which under flag has one block, takes those of the block with its place's number: they only
+ * grow, and so serve others of the group as well. */
 PEER_FN uint32_t *flag_at(const Block &b, uint32_t r, uint32_t phase, uint32_t writer)
 {
     uint32_t block = b.c.small ? b.state.place : b.at.block;
@@ -111,8 +112,8 @@ PEER_FN void enter(const Block &b)
 }
 
 /* Moves the state on to the next call. Called once by all threads, when they have sent what they can send without
- * waiting, so that it costs nothing. False: the communicator has stopped, don't wait for anybody. Block b writes the copies b, b + nblocks, ...: its own, and
- * those of blocks that only a larger grid has. */
+ * waiting, so that it costs nothing. False: the communicator has stopped, don't wait for anybody. Block b
+ * writes the copies b, b + nblocks, ...: its own, and those of blocks that only a larger grid has. */
 PEER_FN bool advance(const Block &b)
 {
     uint32_t shift = 2 * (half_of(b) ^ 1);
@@ -192,8 +193,8 @@ PEER_FN void signal_peers(const Block &b, uint32_t phase, uint32_t tag)
         flag_store(flag_at(b, peer_at(b.c, i), phase, b.c.rank), tag);
 }
 
-/* Arrival: block 0 of this rank tells all peers that it is in this call, and waits for all of them. It carries no data
- * and so needs no order: all that this rank has done in earlier calls had ended when the kernel began. */
+/* Arrival: block 0 of this rank tells all peers that it is in this call, and waits for all of them. It carries
+ * no data and so needs no order: all that this rank has done in earlier calls had ended when the kernel began. */
 PEER_FN void announce(const Block &b)
 {
     for (uint32_t i = b.at.thread + 1; i < b.c.nranks; i += b.at.nthreads)
@@ -217,7 +218,8 @@ PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag)
     return wait_until(b, [&] { return (int32_t)(flag_load(flag) - tag) >= 0; });
 }
 
-/* Waits until the same block of every peer has signalled the tag. Called by all threads, and all get the same answer. */
+/* Waits until the same block of every peer has signalled the tag. Called by all threads, and all get the same
+ * answer. */
 PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag)
 {
     bool ok = true;

@@ -1,11 +1,13 @@
-/* The life of a call: from a request to a plan, to what the kernels are told, to its launch on the path that serves. */
+/* The life of a call: from a request to a plan, to what the kernels are told, to its launch on the path that
+ * serves. */
 #include "internal.h"
 
 #include <string.h>
 
 #include "peercoll.h"
 
-/* Pieces of one call. Each takes an epoch, and sweeps (kernels/protocol.h) count on calls of far fewer than 2^30. */
+/* Pieces of one call. Each takes an epoch, and sweeps (kernels/protocol.h) count on calls of far fewer than
+ * 2^30. */
 #define MAX_PIECES (1u << 24)
 
 /* Epochs of an all-to-all whose counts no rank knows all of: the most pieces that one of its shares may have. */
@@ -34,8 +36,8 @@ static bool like_last(const struct peer_comm *comm, const struct peer_request *q
            last->step == q->step && same_arrays(comm, q);
 }
 
-/* On the host device the last call again, with the same buffers, is right again, and such a call takes 0.1 us in all.
- * (GPU memory may have been freed since.) */
+/* On the host device the last call again, with the same buffers, is right again, and such a call takes 0.1 us
+ * in all. (GPU memory may have been freed since.) */
 static bool repeats_last(const struct peer_comm *comm, const struct peer_request *q)
 {
     const struct peer_request *last = &comm->last.request;
@@ -335,8 +337,9 @@ static int launch_steps(struct peer_comm *comm, const struct peer_request *q)
     return status;
 }
 
-/* Whether input that the peers have yet to get may be overwritten by results: then it is sent from a copy. On the peer
- * path a block of the kernel takes care of its own, so only results that lie elsewhere than the block they replace. */
+/* Whether input that the peers have yet to get may be overwritten by results: then it is sent from a copy. On
+ * the peer path a block of the kernel takes care of its own, so only results that lie elsewhere than the block
+ * they replace. */
 static bool needs_copy(const struct peer_comm *comm, const struct peer_request *q)
 {
     enum peer_path path = comm->last.plan.path;

@@ -90,8 +90,9 @@ static bool apart(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
     return a + a_bytes <= b || b + b_bytes <= a;
 }
 
-/* Whether block a, which is sent, may lie exactly where what comes from `from` goes: it is the own block on its way to
- * itself (which others may get as well), or that of a reduction, whose result takes the place of the own input. */
+/* Whether block a, which is sent, may lie exactly where what comes from `from` goes: it is the own block on
+ * its way to itself (which others may get as well), or that of a reduction, whose result takes the place of
+ * the own input. */
 static bool may_coincide(const struct peer_comm *comm, const struct peer_request *q, struct peer_block a,
                          int from)
 {

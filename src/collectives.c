@@ -1,4 +1,5 @@
-/* The public collectives: from arguments to a request, with the in-place forms resolved, on to checks and the launch. */
+/* The public collectives: from arguments to a request, with the in-place forms resolved, on to checks and the
+ * launch. */
 #include "internal.h"
 
 #include "peercoll.h"

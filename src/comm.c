@@ -1,6 +1,6 @@
-/* A communicator from birth to end. PEER_Comm_create reads as the list of steps that design calls its life: duplicate
- * and read the settings, tell each other who we are, group into nodes, open the device, make and prove the peer
- * path, make NCCL's communicator, say what came of it. */
+/* A communicator from birth to end. PEER_Comm_create reads as the list of steps that design calls its life:
+ * duplicate and read the settings, tell each other who we are, group into nodes, open the device, make and
+ * prove the peer path, make NCCL's communicator, say what came of it. */
 #include "bootstrap.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #define COMMS_AT_ONCE 2
 #define WARP          32
 
-/* PEER_STAGING_BYTES=auto. Slabs are three times that; those of 8 ranks fit in the 64 MiB of /dev/shm that a
+/* PEER_STAGING_BYTES=auto. Slabs are some three times that; those of 8 ranks fit in the 64 MiB of /dev/shm that a
  * container has by default, and in 64 MiB of a GPU. */
 #define HOST_STAGING (UINT64_C(2) << 20)
 #define CUDA_STAGING (UINT64_C(8) << 20)
@@ -85,7 +85,8 @@ int peer_vote(struct peer_bootstrap *boot, int status)
 
 /* ---- Steps of PEER_Comm_create ---------------------------------------------------------------------------- */
 
-/* Where a communicator's settings come from: the environment and info, or the communicator that it is split from. */
+/* Where a communicator's settings come from: the environment and info, or the communicator that it is split
+ * from. */
 struct origin {
     MPI_Info info;
     const struct peer_comm *parent;

@@ -76,7 +76,8 @@ static const struct row rows[] = {
     {"PEER_THREADS", "auto", AUTO, NUMBER(threads, 32, PEER_MAX_THREADS, 32),
      "threads of a block; auto: by size and ranks"},
     {"PEER_STAGING_BYTES", "auto", UNITS | AUTO, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
-     "staging for a call, lines having a quarter of it; the slab is three times that; auto: 8M on a GPU, 2M "
+     "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M on a "
+     "GPU, 2M "
      "on the "
      "host device"},
     {"PEER_TIMEOUT_MS", "30000", PER_RANK, NUMBER(timeout_ms, 1, 86400000, 1),

@@ -260,8 +260,8 @@ static int cuda_probe(struct peer_device *device, const struct peer_call *call, 
     return status;
 }
 
-/* A number for the stream that no other has had: a later one may have its handle. In a capture it can't be asked for,
- * but there the handle will do, since the stream stays. 0: not known. */
+/* A number for the stream that no other has had: a later one may have its handle. In a capture it can't be
+ * asked for, but there the handle will do, since the stream stays. 0: not known. */
 static cudaError_t stream_number(cudaStream_t stream, bool capturing, uint64_t *number)
 {
     *number = 0;

@@ -215,8 +215,8 @@ struct peer_device_ops {
     int (*launch)(struct peer_device *device, const struct peer_call *call, void *stream);
     int (*copy_async)(struct peer_device *device, void *to, const void *from, size_t bytes, void *stream);
     int (*synchronize)(struct peer_device *device, void *stream);
-    /* Before and after a communicator's call is put on a stream: the first makes it wait for the call before, if that
-     * went to another stream. */
+    /* Before and after a communicator's call is put on a stream: the first makes it wait for the call before,
+     * if that went to another stream. */
     int (*follow)(struct peer_device *device, void *stream);
     int (*followed)(struct peer_device *device, void *stream);
     /* Memory for what is put on the stream between the two. */
@@ -376,7 +376,8 @@ void peer_ipc_call(struct peer_comm *comm, struct peer_call *call);
 /* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. */
 int peer_probe(struct peer_comm *comm, bool *ok, bool *line_ok, char *why, size_t why_bytes);
 
-/* PEER_SUCCESS, or the status of the first wait that failed on any rank, with comm broken and the text set. Cheap. */
+/* PEER_SUCCESS, or the status of the first wait that failed on any rank, with comm broken and the text set.
+ * Cheap. */
 int peer_fault_check(struct peer_comm *comm);
 /* Breaks the communicator with the calling thread's last error as its text. Returns status. */
 int peer_fault_break(struct peer_comm *comm, int status);
@@ -407,7 +408,8 @@ void peer_nccl_abort(struct peer_nccl *nccl);
 /* PEER_SUCCESS, or what NCCL says has gone wrong since. */
 int peer_nccl_async_error(struct peer_nccl *nccl);
 
-/* Blocking; the buffers are the communicator's device's. A reduce-scatter of unequal blocks must not be in place. */
+/* Blocking; the buffers are the communicator's device's. A reduce-scatter of unequal blocks must not be in
+ * place. */
 int peer_staged_run(struct peer_comm *comm, const struct peer_request *q);
 
 #endif

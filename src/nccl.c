@@ -1,4 +1,5 @@
-/* The first fallback: NCCL, opened at run time. Where it can't be had, or refuses the ranks, nccl_reason says why. */
+/* The first fallback: NCCL, opened at run time. Where it can't be had, or refuses the ranks, nccl_reason says
+ * why. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -151,7 +152,8 @@ int peer_nccl_version(const struct peer_nccl *nccl)
     return nccl->version;
 }
 
-/* ---- Reductions ------------------------------------------------------------------------------------------------ */
+/* ---- Reductions
+ * ------------------------------------------------------------------------------------------------ */
 
 /* A datatype as NCCL reduces it; complex numbers add up as twice as many floats. */
 static const struct {
@@ -257,7 +259,8 @@ static int run_reduction(struct peer_nccl *nccl, int size, const struct peer_req
     }
 }
 
-/* ---- Movements: bytes are bytes ---------------------------------------------------------------------------------- */
+/* ---- Movements: bytes are bytes
+ * ---------------------------------------------------------------------------------- */
 
 /* Sends and receives of blocks, in one group. */
 static int move_blocks(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)

@@ -1,4 +1,5 @@
-/* Stands in for nccl.c where the library is built without NCCL's header: there is never a communicator of NCCL's. */
+/* Stands in for nccl.c where the library is built without NCCL's header: there is never a communicator of
+ * NCCL's. */
 #include "internal.h"
 
 int peer_nccl_create(struct peer_comm *comm)

@@ -1,5 +1,5 @@
-/* The probe of the peer path: every pair of ranks at once, data and flags by the kernels' own stores, verified, under
- * a deadline; then a vote, so that all ranks go the same way. */
+/* The probe of the peer path: every pair of ranks at once, data and flags by the kernels' own stores,
+ * verified, under a deadline; then a vote, so that all ranks go the same way. */
 #include "internal.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What a collective call moves: from its arguments to the blocks that each rank sends to each, in one form for all
- * paths: this rank sends block_to(r) to every rank r and receives block_from(r), which it puts in place, or combines
- * (the reductions). */
+ * paths: this rank sends block_to(r) to every rank r and receives block_from(r), which it puts in place, or
+ * combines (the reductions). */
 #include "internal.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Selection: from a collective, its size and what the communicator can do to a plan. The rows are data; reading them
- * is pure, so all ranks choose alike. */
+/* Selection: from a collective, its size and what the communicator can do to a plan. The rows are data;
+ * reading them is pure, so all ranks choose alike. */
 #include "internal.h"
 
 #include "peercoll.h"
@@ -50,7 +50,7 @@ static const struct row rows[] = {
     {LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 64, 512},
     {LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
     {LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 16, 512},
-    {LOCAL, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 128},
+    {LOCAL, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
     {LOCAL, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 64, 512},
     /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
      * fence of some 2 us, oneshot moves n/2 times the bytes of twoshot, which costs one more latency of 1 us;
@@ -96,7 +96,8 @@ static const struct row *row_of(const struct peer_query *query)
     return NULL;
 }
 
-/* Blocks that have something to do: every thread at least one pack of 12 bytes. All, where the size is not known. */
+/* Blocks that have something to do: every thread at least one pack of 12 bytes. All, where the size is not
+ * known. */
 static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
 {
     if (query->collective == PEER_COLL_ALLTOALLV)

@@ -1,8 +1,8 @@
-/* The last fallback: a collective through host memory and MPI. All-reduce is twoshot over MPI: an all-to-all gives each
- * rank its part of every rank's data, it combines them from rank 0 to rank n-1 with the numerics of the kernels, and an
- * all-gather spreads the parts. All else is one all-to-all of blocks, which the receiver puts in place or combines. So
- * it takes every datatype and operation, MPI's own or not, gives the peer kernels' bits, and needs MPI to move
- * nothing but bytes. */
+/* The last fallback: a collective through host memory and MPI. All-reduce is twoshot over MPI: an all-to-all
+ * gives each rank its part of every rank's data, it combines them from rank 0 to rank n-1 with the numerics of
+ * the kernels, and an all-gather spreads the parts. All else is one all-to-all of blocks, which the receiver
+ * puts in place or combines. So it takes every datatype and operation, MPI's own or not, gives the peer
+ * kernels' bits, and needs MPI to move nothing but bytes. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -72,7 +72,8 @@ static int run_allreduce(struct peer_comm *comm, const struct peer_request *q)
     return status;
 }
 
-/* ---- Blocks --------------------------------------------------------------------------------------------------- */
+/* ---- Blocks
+ * --------------------------------------------------------------------------------------------------- */
 
 /* One round of an exchange: of every block the elements from `first` on, as many as a part holds. */
 struct round {

@@ -6,9 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-/* On the host device calls take turns in more staging than a CPU's own cache holds: a line that the last call's reader
- * still holds is written at the cost of taking it back from there, and one that has moved on to the shared cache is
- * not (43,008 bytes on two cores with 1 MiB each: 2.9 us through 2 MiB, 4.2 through 1 MiB, 6.5 in one place). */
+/* On the host device calls take turns in more staging than a CPU's own cache holds: a line that the last
+ * call's reader still holds is written at the cost of taking it back from there, and one that has moved on to
+ * the shared cache is not (43,008 bytes on two cores with 1 MiB each: 2.9 us through 2 MiB, 4.2 through 1 MiB,
+ * 6.5 in one place). */
 #define HOST_ROTATE ((uint64_t)2 << 20)
 
 /* Milliseconds that freeing a broken communicator waits for the other ranks to do the same. */
@@ -63,8 +64,8 @@ static int open_peers(struct peer_comm *comm, const struct offer *offers)
     return status;
 }
 
-/* Slab, state and this rank's record as they are before the first call, which has the tag `start`. Peers must not be
- * writing. */
+/* Slab, state and this rank's record as they are before the first call, which has the tag `start`. Peers must
+ * not be writing. */
 static int make_clean(struct peer_comm *comm, uint32_t start)
 {
     struct peer_device *device = &comm->device;

@@ -1,7 +1,8 @@
-/* collective.h: the trial of any collective: one call with everything checked. From a description that is the same on
- * all ranks it lays out the buffers, fills them from the group's inputs, makes the call, and compares every byte of both
- * buffers: results with the reference, and what the call must not touch (the send buffer, gaps between blocks, what lies
- * around the buffers) with what was there. A check that fails says which call it was and ends the program.
+/* collective.h: the trial of any collective: one call with everything checked. From a description that is the
+ * same on all ranks it lays out the buffers, fills them from the group's inputs, makes the call, and compares
+ * every byte of both buffers: results with the reference, and what the call must not touch (the send buffer,
+ * gaps between blocks, what lies around the buffers) with what was there. A check that fails says which call
+ * it was and ends the program.
  *
  *   collective_draw.c    calls of any shape, from a random number
  *   collective_layout.c  from a call to its blocks, for one rank
@@ -80,9 +81,11 @@ enum coll_spread {
 
 /* A legal operation for the datatype: `from`, or one of those after it. */
 PEER_Op coll_legal_op(PEER_Datatype type, PEER_Op from);
-/* Sets all of a call whose kind, type and op are set, but counts. Half of the calls are out of place on all ranks. */
+/* Sets all of a call whose kind, type and op are set, but counts. Half of the calls are out of place on all
+ * ranks. */
 void coll_draw_shape(struct coll_call *call, uint64_t random, int rank, int size);
-/* Sets counts: no rank's message has more than size * count elements. Alltoallv can be in place on half of the calls. */
+/* Sets counts: no rank's message has more than size * count elements. Alltoallv can be in place on half of the
+ * calls. */
 void coll_spread_counts(struct coll_call *call, enum coll_spread spread, int size);
 /* The same with a spread that is drawn. */
 void coll_draw_counts(struct coll_call *call, size_t count, int size);
@@ -157,8 +160,8 @@ void coll_check(struct coll_trial *t);
 void coll_run(struct coll_trial *t, struct inputs *in, int rank, const struct coll_call *call,
               PEER_Comm comm);
 
-/* Finalises MPI and skips the test, on all ranks alike. mpirun ends all ranks with the first one, so rank 0 has said why
- * before anyone may end. */
+/* Finalises MPI and skips the test, on all ranks alike. mpirun ends all ranks with the first one, so rank 0
+ * has said why before anyone may end. */
 _Noreturn void coll_skip(const char *reason);
 
 #endif

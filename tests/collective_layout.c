@@ -1,6 +1,6 @@
-/* collective_layout.c: what a collective takes and gives, for one rank: which elements of whose input lie where before
- * and after it (collective.h). A rank's message is the elements first, first+1, ... of its input; blocks are cut from
- * it one after the other, wherever in the buffer they lie. */
+/* collective_layout.c: what a collective takes and gives, for one rank: which elements of whose input lie
+ * where before and after it (collective.h). A rank's message is the elements first, first+1, ... of its input;
+ * blocks are cut from it one after the other, wherever in the buffer they lie. */
 #include "collective.h"
 #include "test.h"
 
@@ -26,7 +26,8 @@ bool coll_has_blocks(enum coll_kind kind)
     return kind != COLL_ALLREDUCE && kind != COLL_REDUCE && kind != COLL_BCAST;
 }
 
-/* Elements of the block that rank `from` has for rank `to`, or, where there is one list of blocks, of number `from`. */
+/* Elements of the block that rank `from` has for rank `to`, or, where there is one list of blocks, of number
+ * `from`. */
 static size_t count_of(const struct coll_call *call, int from, int to)
 {
     if (!coll_has_counts(call->kind))

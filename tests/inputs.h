@@ -1,6 +1,6 @@
-/* inputs.h: the inputs of all ranks of a group, and what they combine to, so that every rank knows by itself what any
- * collective must give it. Made by reference.h from (seed, rank), when they are first asked for: combining is slow, so
- * it goes by chunks, and each is kept. */
+/* inputs.h: the inputs of all ranks of a group, and what they combine to, so that every rank knows by itself
+ * what any collective must give it. Made by reference.h from (seed, rank), when they are first asked for:
+ * combining is slow, so it goes by chunks, and each is kept. */
 #ifndef PEER_TESTS_INPUTS_H
 #define PEER_TESTS_INPUTS_H
 

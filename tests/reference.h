@@ -1,6 +1,6 @@
-/* reference.h: what every collective must give, worked out by plain code that shares nothing with the kernels: inputs
- * that differ by rank, element and seed, and their combination from rank 0 to rank n-1 in the numerics of peercoll.h.
- * Every rank can make every rank's input, so each knows the expected bits by itself. */
+/* reference.h: what every collective must give, worked out by plain code that shares nothing with the kernels:
+ * inputs that differ by rank, element and seed, and their combination from rank 0 to rank n-1 in the numerics
+ * of peercoll.h. Every rank can make every rank's input, so each knows the expected bits by itself. */
 #ifndef PEER_TESTS_REFERENCE_H
 #define PEER_TESTS_REFERENCE_H
 
@@ -37,8 +37,8 @@ void reference_fill(PEER_Datatype type, uint64_t seed, int rank, void *to, size_
 void reference_combine(PEER_Datatype type, PEER_Op op, const void *const parts[], int nparts, void *to,
                        size_t count);
 
-/* Index of the first element whose bits differ, a NaN being equal to any NaN (of complex numbers: in the same part);
- * count if there is none. */
+/* Index of the first element whose bits differ, a NaN being equal to any NaN (of complex numbers: in the same
+ * part); count if there is none. */
 size_t reference_differ(PEER_Datatype type, const void *a, const void *b, size_t count);
 
 /* Floats of 8 and 16 bits: the value of a bit pattern, and the pattern nearest to a value (ties to even). */

@@ -1,5 +1,6 @@
-/* reference_numbers.c: the datatypes and operations of the reference, see reference.h. Floats of 8 and 16 bits are converted
- * by a table of all their values and a search in it, so that nothing here resembles the bit tricks of the kernels. */
+/* reference_numbers.c: the datatypes and operations of the reference, see reference.h. Floats of 8 and 16 bits
+ * are converted by a table of all their values and a search in it, so that nothing here resembles the bit
+ * tricks of the kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,8 +203,8 @@ uint16_t reference_narrow(PEER_Datatype type, double value)
 
 /* ---- Values --------------------------------------------------------------------------------------------- */
 
-/* An element as it is accumulated: an integer of 32 or 64 bits, extended to 64 by its sign if it has one; or one or two
- * floating parts, a double each, which holds a float too. */
+/* An element as it is accumulated: an integer of 32 or 64 bits, extended to 64 by its sign if it has one; or
+ * one or two floating parts, a double each, which holds a float too. */
 struct value {
     uint64_t whole;
     double re, im;

@@ -1,5 +1,5 @@
-/* reference_numbers.h: what reference.c and reference_numbers.c share: how elements lie in memory, and all operations
- * at once. */
+/* reference_numbers.h: what reference.c and reference_numbers.c share: how elements lie in memory, and all
+ * operations at once. */
 #ifndef PEER_TESTS_REFERENCE_NUMBERS_H
 #define PEER_TESTS_REFERENCE_NUMBERS_H
 

@@ -1,8 +1,8 @@
 /* test_allreduce [SETTINGS [few]]: every datatype, operation, algorithm and protocol, at the counts where something
- * changes (packs, ranks, pieces), in and out of place, with pointers off their alignment: bits equal to the reference on
- * every rank, guard bytes and send buffers untouched. SETTINGS ("staging_bytes=16K,blocks=3") go to every communicator;
- * the staging is small, so that a few thousand elements take several pieces. "few": a third of the counts, and two of
- * the datatypes, for many ranks on few cores. */
+ * changes (packs, ranks, pieces), in and out of place, with pointers off their alignment: bits equal to the
+ * reference on every rank, guard bytes and send buffers untouched. SETTINGS ("staging_bytes=16K,blocks=3") go
+ * to every communicator; the staging is small, so that a few thousand elements take several pieces. "few": a
+ * third of the counts, and two of the datatypes, for many ranks on few cores. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,8 +113,8 @@ static void run_shape(struct trial_buffers *buffers, PEER_Comm comm, struct tria
     trial_run(buffers, &trial, comm);
 }
 
-/* SUM of the datatypes that have kernels of their own in every shape; all operations, which differ in nothing but the
- * arithmetic, in turn, out of place and in place. */
+/* SUM of the datatypes that have kernels of their own in every shape; all operations, which differ in nothing
+ * but the arithmetic, in turn, out of place and in place. */
 static void run_counts(struct trial_buffers *buffers, PEER_Comm comm, const struct reference *ref,
                        int algorithm)
 {

@@ -1,6 +1,7 @@
-/* test_buffers: the kinds of memory that the cuda device takes: from cudaMalloc, cudaMallocAsync, cudaMallocManaged,
- * cudaMallocHost, cudaHostRegister and the driver's virtual memory management, as send and as receive buffer; and
- * pageable memory, which it refuses with the remedy, after which the communicator works as before. */
+/* test_buffers: the kinds of memory that the cuda device takes: from cudaMalloc, cudaMallocAsync,
+ * cudaMallocManaged, cudaMallocHost, cudaHostRegister and the driver's virtual memory management, as send and
+ * as receive buffer; and pageable memory, which it refuses with the remedy, after which the communicator works
+ * as before. */
 #include "config.h"
 #include "collective.h"
 #include "trial.h"

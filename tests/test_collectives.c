@@ -1,10 +1,10 @@
 /* test_collectives [SETTINGS [few]]: every collective: all legal pairs of datatype and operation, sizes about where
- * something changes (nothing, one, fewer than ranks, one piece, several pieces), every root, in place in all the ways
- * that there are, buffers off their alignment, counts that differ and are 0, blocks in any order with gaps. Every byte is
- * checked (collective.h).
+ * something changes (nothing, one, fewer than ranks, one piece, several pieces), every root, in place in all
+ * the ways that there are, buffers off their alignment, counts that differ and are 0, blocks in any order with
+ * gaps. Every byte is checked (collective.h).
  *
- * For each algorithm that can be forced, and for what selection takes. The full product of all that would take hours:
- * datatypes and operations rotate through the sizes, and the shape of each call is drawn. SETTINGS
+ * For each algorithm that can be forced, and for what selection takes. The full product of all that would take
+ * hours: datatypes and operations rotate through the sizes, and the shape of each call is drawn. SETTINGS
  * ("staging_bytes=16K,blocks=3") go to every communicator; if they name a transport other than ipc, no algorithm is
  * forced. "few": a third of the calls, for many ranks on few cores. */
 #include "collective.h"
@@ -28,8 +28,8 @@ struct collectives_test {
 
 /* ---- One call ------------------------------------------------------------------------------------------- */
 
-/* A call of the kind with at most so many bytes in each block. Types and operations go on by steps that have no factor
- * in common with their numbers. */
+/* A call of the kind with at most so many bytes in each block. Types and operations go on by steps that have
+ * no factor in common with their numbers. */
 static struct coll_call next_call(struct collectives_test *t, enum coll_kind kind, size_t bytes_each)
 {
     unsigned turn = ++t->turn;
@@ -109,8 +109,8 @@ static void run_pairs(struct collectives_test *t, enum coll_kind kind)
         }
 }
 
-/* A call again and again, and then with one thing changed each time, since the library keeps what it worked out for the
- * call before. */
+/* A call again and again, and then with one thing changed each time, since the library keeps what it worked
+ * out for the call before. */
 static void run_repeated(struct collectives_test *t, enum coll_kind kind)
 {
     struct coll_call call = next_call(t, kind, 0);

@@ -1,8 +1,9 @@
 /* test_comms: communicators made from others, several in use at once, and ended from outside.
- *   split    order by key, then by rank; MPI_UNDEFINED; subsets whose other ranks go their way; splits of splits, freed
- *            in any order; settings that go on; colors that are not legal
- *   abort    every collective, stuck because a rank does not call, ends with PEER_ERR_ABORTED when that rank, or another
- *            thread of this one, ends the communicator; so does every later call; others of the same ranks go on
+ *   split    order by key, then by rank; MPI_UNDEFINED; subsets whose other ranks go their way; splits of
+ *            splits, freed in any order; settings that go on; colors that are not legal
+ *   abort    every collective, stuck because a rank does not call, ends with PEER_ERR_ABORTED when that rank,
+ *            or another thread of this one, ends the communicator; so does every later call; others of the
+ *            same ranks go on
  *   late     every collective without a rank that does not call: PEER_ERR_TIMEOUT, with a text that names both
  *   threads  two communicators in two threads (host device, where MPI allows threads) */
 #include <pthread.h>

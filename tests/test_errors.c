@@ -1,5 +1,6 @@
-/* test_errors: statuses and their texts, each thread's own last error, and what every public call does with arguments
- * that are not legal: the right status, a text that names the argument, and a communicator as usable as before.
+/* test_errors: statuses and their texts, each thread's own last error, and what every public call does with
+ * arguments that are not legal: the right status, a text that names the argument, and a communicator as usable
+ * as before.
  *
  * Any number of ranks; the host device, whatever PEER_DEVICE says. */
 #include <pthread.h>

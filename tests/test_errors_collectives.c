@@ -1,6 +1,6 @@
-/* test_errors_collectives: what every collective does with arguments that are not legal: the right status, a text that
- * names the argument, buffers as they were, and a communicator as usable as before; on all ranks, and on those alone
- * that need the argument. And what looks like an error and is none.
+/* test_errors_collectives: what every collective does with arguments that are not legal: the right status, a
+ * text that names the argument, buffers as they were, and a communicator as usable as before; on all ranks,
+ * and on those alone that need the argument. And what looks like an error and is none.
  *
  * Any number of ranks; the host device, whatever PEER_DEVICE says. */
 #include <limits.h>

@@ -1,6 +1,7 @@
 /* test_fallback: what serves where the peer path doesn't, and how one hears of it.
  *   defaults    PEER_Comm_get_info's keys on an ordinary communicator
- *   through_mpi transport=mpi gives the reference's bits for every datatype and operation, also in several pieces, and
+ *   through_mpi transport=mpi gives the reference's bits for every datatype and operation, also in several
+ *   pieces, and
  *               can't be captured into a CUDA graph
  *   nodes       ranks that claim to be on two nodes go to MPI as a whole, with the reason in the log
  *   refusals    a transport or device asked for by name that can't serve is an error with a reason, on all ranks */

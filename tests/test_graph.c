@@ -1,7 +1,8 @@
-/* test_graph: captured calls replay: a graph of one call and one of many (datatypes, operations, sizes in one piece and
- * in several, two communicators, a barrier between), launched over and over, with inputs that change now and then and
- * eager calls of other sizes in between, on the same stream and communicators. Every result is checked after the first
- * launch with new inputs and after the last. The host device has no graphs: there a launch makes the calls again. */
+/* test_graph: captured calls replay: a graph of one call and one of many (datatypes, operations, sizes in one
+ * piece and in several, two communicators, a barrier between), launched over and over, with inputs that change
+ * now and then and eager calls of other sizes in between, on the same stream and communicators. Every result
+ * is checked after the first launch with new inputs and after the last. The host device has no graphs: there a
+ * launch makes the calls again. */
 #include <stdlib.h>
 
 #include "trial.h"

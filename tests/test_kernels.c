@@ -1,7 +1,7 @@
-/* test_kernels: whole calls through the host kernels of each instruction set that this CPU has; a communicator uses the
- * best one only. The ranks are threads of this program, their slabs plain memory, so that nothing but the kernels
- * runs: every datatype, operation, algorithm and protocol, in one piece and in several, with plain and with streaming
- * stores, and the barrier. */
+/* test_kernels: whole calls through the host kernels of each instruction set that this CPU has; a communicator
+ * uses the best one only. The ranks are threads of this program, their slabs plain memory, so that nothing but
+ * the kernels runs: every datatype, operation, algorithm and protocol, in one piece and in several, with plain
+ * and with streaming stores, and the barrier. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

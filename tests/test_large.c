@@ -1,6 +1,6 @@
 /* test_large: messages of more than 2^31 elements, where an int would not do: all-reduce, broadcast, and blocks so
- * large, or so far from the begin of the buffer, in Allgatherv and Alltoallv. Each rank needs 2 GB of memory; without
- * that the test is skipped. */
+ * large, or so far from the begin of the buffer, in Allgatherv and Alltoallv. Each rank needs 2 GB of memory;
+ * without that the test is skipped. */
 #include "config.h"
 #ifdef HAVE_CUDA
     #include <cuda_runtime_api.h>

@@ -3,8 +3,8 @@
  *            in /dev/shm, neither while they live nor after
  *   self     over MPI_COMM_SELF a call is a copy
  *   freed    the MPI communicator that one was made from may be freed at once
- *   refused  a setting that is wrong, or different, on one rank: the same error on all, no hang, nothing left, and the
- *            next communicator works
+ *   refused  a setting that is wrong, or different, on one rank: the same error on all, no hang, nothing left,
+ *            and the next communicator works
  *   handles  PEER_COMM_NULL, twice freed and NULL pointers
  * With "alive", instead: a communicator that nobody frees ends in MPI_Finalize, with a warning in the log. */
 #include <dirent.h>

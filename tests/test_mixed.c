@@ -1,10 +1,12 @@
-/* test_mixed [CALLS [SETTINGS]]: long runs of all collectives one after the other, on several communicators at once:
- * two over all ranks, one over each half of them, one of each rank alone. Sizes, roots, datatypes and shapes change on
- * every call, and so do algorithm and grid; most messages are small, some take several pieces. One rank or another is
- * late. Several calls are under way before the first is looked at. Every byte is checked (collective.h).
+/* test_mixed [CALLS [SETTINGS]]: long runs of all collectives one after the other, on several communicators at
+ * once: two over all ranks, one over each half of them, one of each rank alone. Sizes, roots, datatypes and
+ * shapes change on every call, and so do algorithm and grid; most messages are small, some take several
+ * pieces. One rank or another is late. Several calls are under way before the first is looked at. Every byte
+ * is checked (collective.h).
  *
- * A run is of any collectives; or of those in which data go one way only, from one root or to one root, or from a root
- * that changes: with a receiver, or a sender, that is slow all along, a fast one gets as far ahead as the library lets it.
+ * A run is of any collectives; or of those in which data go one way only, from one root or to one root, or
+ * from a root that changes: with a receiver, or a sender, that is slow all along, a fast one gets as far ahead
+ * as the library lets it.
  *
  * The epochs of the communicators begin just before 2^32, or a quarter of it, where the staging is swept. SETTINGS
  * ("transport=mpi") go to every communicator. */

@@ -1,13 +1,13 @@
-/* test_number: datatypes and operations, without any transport: the host kernels' reduction, for each instruction set
- * that this CPU has, against the reference.
- *   patterns   all 65,536 bit patterns of fp16 and bf16: widened and rounded they are themselves; combined with many
- *              partners they give the reference's bits
+/* test_number: datatypes and operations, without any transport: the host kernels' reduction, for each
+ * instruction set that this CPU has, against the reference.
+ *   patterns   all 65,536 bit patterns of fp16 and bf16: widened and rounded they are themselves; combined
+ *              with many partners they give the reference's bits
  *   ties       three-part sums of fp16 and bf16 at, just above and just below half way between two values
  *   pairs      all pairs of bit patterns of the datatypes of one byte
  *   parts      2 to 16 parts of every datatype and operation, on data of every kind
  *   edges      counts that fill no vector, pointers off their alignment, the result over one of the parts
- * and which pairs of datatype and operation there are. On two ranks also: large messages of any bits through PEER_Allreduce give what the host's reduction gives, which on the
- * cuda device compares the two devices. */
+ * and which pairs of datatype and operation there are. On two ranks also: large messages of any bits through
+ * PEER_Allreduce give what the host's reduction gives, which on the cuda device compares the two devices. */
 #include <stdlib.h>
 
 #include "config.h"

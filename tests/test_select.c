@@ -1,8 +1,8 @@
 /* test_select: selection and geometry, which touch neither MPI nor a device.
- *   selection  for every query there is a legal plan, the same each time; what settings force is what comes; without a
- *              peer path NCCL serves, without that MPI
- *   geometry   the pieces of a message, and of a share of an exchange, cover it, and in the staging no two writers' places
- *              meet or leave the half */
+ *   selection  for every query there is a legal plan, the same each time; what settings force is what comes;
+ *              without a peer path NCCL serves, without that MPI
+ *   geometry   the pieces of a message, and of a share of an exchange, cover it, and in the staging no two
+ *              writers' places meet or leave the half */
 #include <stdlib.h>
 
 #include "test.h"

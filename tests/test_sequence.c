@@ -1,7 +1,8 @@
-/* test_sequence [STEPS]: many calls one after the other, no two alike: datatype, operation, size, place and, with them,
- * algorithm and grid change at random on every call, and so does the communicator: several over all ranks, with
- * different settings, and one over each half of the ranks, all alive at once. Barriers come in between, and one rank
- * or another is late. Several calls are under way before the first is looked at. Every result is checked. */
+/* test_sequence [STEPS]: many calls one after the other, no two alike: datatype, operation, size, place and,
+ * with them, algorithm and grid change at random on every call, and so does the communicator: several over all
+ * ranks, with different settings, and one over each half of the ranks, all alive at once. Barriers come in
+ * between, and one rank or another is late. Several calls are under way before the first is looked at. Every
+ * result is checked. */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>

@@ -79,8 +79,8 @@ static PEER_Stream next_stream(void)
     return stream;
 }
 
-/* x, summed over ranks, all to all, the blocks summed, gathered: each rank has, of each j, the sum over all blocks and
- * ranks, in each block. */
+/* x, summed over ranks, all to all, the blocks summed, gathered: each rank has, of each j, the sum over all
+ * blocks and ranks, in each block. */
 static void run_chain(PEER_Comm comm, uint32_t *const buffers[5])
 {
     size_t all = (size_t)size * BLOCK;

@@ -1,7 +1,8 @@
-/* test_timeout: a rank that doesn't call. For every algorithm and protocol, in one piece and in several, and for the
- * barrier: the others get PEER_ERR_TIMEOUT within bounds, with a text that names the call, its bytes and the rank; so
- * does every later call, at once, and the late rank's own; PEER_Comm_free returns; and another communicator of the
- * same ranks stays right. (On the cuda device the status comes after the stream has ended.) */
+/* test_timeout: a rank that doesn't call. For every algorithm and protocol, in one piece and in several, and
+ * for the barrier: the others get PEER_ERR_TIMEOUT within bounds, with a text that names the call, its bytes
+ * and the rank; so does every later call, at once, and the late rank's own; PEER_Comm_free returns; and
+ * another communicator of the same ranks stays right. (On the cuda device the status comes after the stream
+ * has ended.) */
 #include <stdlib.h>
 
 #include "trial.h"

@@ -1,6 +1,6 @@
-/* trial.h: what the tests of collectives share: a communicator from a line of settings, and the trial, one all-reduce
- * with everything checked: each bit of the result against the reference, guard bytes around both buffers, and a
- * send buffer that stays as it was. A check that fails says which call it was and ends the program.
+/* trial.h: what the tests of collectives share: a communicator from a line of settings, and the trial, one
+ * all-reduce with everything checked: each bit of the result against the reference, guard bytes around both
+ * buffers, and a send buffer that stays as it was. A check that fails says which call it was and ends the program.
  *
  * A trial takes a window of a reference's elements, so that calls one after the other have different data. */
 #ifndef PEER_TESTS_TRIAL_H

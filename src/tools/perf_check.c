@@ -1,5 +1,6 @@
-/* perf_check.c: are the results right? Inputs are perf_numbers.c's, and results are compared with the one right answer
- * bit by bit. Several calls in a row are checked, so that what an earlier call left behind would show. */
+/* perf_check.c: are the results right? Inputs are perf_numbers.c's, and results are compared with the one
+ * right answer bit by bit. Several calls in a row are checked, so that what an earlier call left behind would
+ * show. */
 #include "perf.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* perf_collectives.c: the collectives that peer_perf knows. A new one is a line of CALLS, with our call and MPI's, and a
- * row of the table below; what its buffers hold, in place and not, and what comes out follow from the row.
+/* perf_collectives.c: the collectives that peer_perf knows. A new one is a line of CALLS, with our call and
+ * MPI's, and a row of the table below; what its buffers hold, in place and not, and what comes out follow from
+ * the row.
  *
  * The loops call the library directly, since a small call on the host device takes less than 100 ns. */
 #include "perf.h"

@@ -1,8 +1,8 @@
 /* perf_numbers.c: numbers for checked calls, and how each datatype writes them.
  *
  * Inputs are small integers that differ from rank to rank, element to element and call to call, chosen so that each
- * partial result is exact in every datatype, in whatever order the ranks are combined. So there is one right answer,
- * to be compared bit by bit. Only an average is rounded. */
+ * partial result is exact in every datatype, in whatever order the ranks are combined. So there is one right
+ * answer, to be compared bit by bit. Only an average is rounded. */
 #include "perf.h"
 
 #include <math.h>
@@ -75,8 +75,8 @@ static int summand(PEER_Datatype datatype, uint32_t random, int seat, int nranks
     return has_sign(datatype) ? below(random, 2 * most + 1) - most : below(random, most + 1);
 }
 
-/* For products: those in the first seats give 1 or 2 or their negatives, of a complex number one with a sign in each
- * part: its products have no part that is -0. */
+/* For products: those in the first seats give 1 or 2 or their negatives, of a complex number one with a sign
+ * in each part: its products have no part that is -0. */
 static struct perf_number factor(PEER_Datatype datatype, uint32_t random, int seat)
 {
     int sign = random & 1 ? 1 : -1;
