@@ -261,7 +261,7 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
     PEER_FN bool oneshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        if (!wait_peers(b, 0, tag(p)))
+        if (!wait_peers(b, 0, tag(p), [&](uint32_t r) { expect_packs(packs(rank, p, 0, r), part.count); }))
             return false;
         reduce_run(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
         return true;

@@ -193,6 +193,11 @@ PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
     }
 }
 
+/* See the CPU form. */
+PEER_FN void expect_packs(const char *, uint32_t)
+{
+}
+
 /* From buffer to buffer, by one thread alone: not on a GPU. */
 PEER_FN bool copy_alone(void *, const void *, uint64_t)
 {
@@ -388,6 +393,15 @@ template <uint32_t BYTES, uint32_t CHUNK>
 PEER_FN void store_chunks(void *to, const uint32_t (&w)[BYTES / 4])
 {
     copy_bytes<BYTES>(to, w);
+}
+
+/* Packs whose flag is being waited for, asked for at each look at the flag: then they come together with it, not one
+ * latency later (64 bytes on two cores that share no cache: 0.30 us instead of 0.36). While nobody has written them they
+ * are in this CPU's cache, and asking costs nothing. More than a few are on their way at once anyhow. */
+PEER_FN void expect_packs(const char *packs, uint32_t n)
+{
+    for (uint32_t j = 0; j < n && j < 4; j++)
+        __builtin_prefetch(packs + j * PEER_VECTOR);
 }
 
 /* The C library knows best how to copy much at once. */

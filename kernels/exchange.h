@@ -154,7 +154,9 @@ struct Exchange {
         bool ok = true;
         for (uint32_t i = b.at.thread; i < x.nrecv && ok; i += b.at.nthreads) {
             PeerShare s = received(i);
-            ok = p >= s.npieces || wait_flag(b, 0, s.rank, tag(p));
+            const char *packs = from(s, p);
+            ok = p >= s.npieces ||
+                 wait_flag(b, 0, s.rank, tag(p), [&] { expect_packs(packs, piece_of(s, p)); });
         }
         return block_all(ok);
     }
@@ -167,7 +169,7 @@ struct Exchange {
             return true;
         for (uint32_t i = b.at.thread; i < x.nsend && ok; i += b.at.nthreads) {
             PeerShare s = sent(i);
-            ok = p >= s.npieces || wait_flag(b, 1, s.rank, tag(p - PEER_RING));
+            ok = p >= s.npieces || wait_flag(b, 1, s.rank, tag(p - PEER_RING), [] {});
         }
         return block_all(ok);
     }

@@ -211,21 +211,33 @@ PEER_FN bool wait_announced(Block &b)
     return true;
 }
 
-/* Waits until the same block of rank r has signalled the tag, or a later one. */
-PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag)
+/* Waits until the same block of rank r has signalled the tag, or a later one. meanwhile() at each look. */
+template <class Meanwhile>
+PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag, Meanwhile meanwhile)
 {
     const uint32_t *flag = flag_at(b, b.c.rank, phase, r);
-    return wait_until(b, [&] { return (int32_t)(flag_load(flag) - tag) >= 0; });
+    return wait_until(b, [&] {
+        meanwhile();
+        return (int32_t)(flag_load(flag) - tag) >= 0;
+    });
 }
 
-/* Waits until the same block of every peer has signalled the tag. Called by all threads, and all get the same
- * answer. */
-PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag)
+/* Waits until the same block of every peer has signalled the tag; meanwhile(r) at each look at r's flag. Called by all
+ * threads, and all get the same answer. */
+template <class Meanwhile>
+PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag, Meanwhile meanwhile)
 {
     bool ok = true;
-    for (uint32_t i = b.at.thread + 1; i < b.c.nranks && ok; i += b.at.nthreads)
-        ok = wait_flag(b, phase, peer_at(b.c, i), tag);
+    for (uint32_t i = b.at.thread + 1; i < b.c.nranks && ok; i += b.at.nthreads) {
+        const uint32_t r = peer_at(b.c, i);
+        ok = wait_flag(b, phase, r, tag, [&] { meanwhile(r); });
+    }
     return block_all(ok);
+}
+
+PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag)
+{
+    return wait_peers(b, phase, tag, [](uint32_t) {});
 }
 
 } // namespace
