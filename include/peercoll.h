@@ -135,7 +135,8 @@ int PEER_Select_device(MPI_Comm mpi_comm, int *device);
  *   PEER_ERR_ARG                        an array of counts or displacements is NULL
  *   PEER_ERR_BUFFER                     NULL or misaligned; pageable host memory on the cuda device; buffers,
  *                                       or blocks of one receive buffer, that overlap
- *   PEER_ERR_COUNT                      more bytes than an address can reach
+ *   PEER_ERR_COUNT                      more bytes than an address can reach; a sendcount that is not this rank's
+ *                                       recvcounts[rank]
  *   PEER_ERR_UNSUPPORTED                the MPI fallback, inside a graph capture
  *   PEER_ERR_CUDA, _NCCL, _MPI          what failed; the communicator is broken
  *   PEER_ERR_TIMEOUT, _ABORTED          host device; on the cuda device a later call returns it

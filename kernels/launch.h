@@ -130,8 +130,10 @@ struct peer_control {
      ((protocol) == PEER_PROTO_FLAG ? 0 : 2 * PEER_HALF_BYTES(staging, PEER_PROTO_FLAG)) +                   \
      ((protocol) == PEER_PROTO_LL ? 2 * PEER_LINES_BYTES(staging) : 0))
 
-/* Places of shares no larger than this lie side by side, so that a CPU fetches the next call's with this one's. */
-#define PEER_TINY_BYTES 128
+/* Small shares, whose staged bytes are no more than one of 16, 32, 64 and 128, have places of that size, side by side:
+ * several of a root's calls come to a CPU in one cache line. */
+#define PEER_LEAST_PLACE 16
+#define PEER_SMALL_PLACE 128
 
 /* Host device: what this rank has learnt of the way to its peers' caches, see Pusher in kernels/device.h. */
 struct peer_pace {
@@ -299,17 +301,21 @@ static inline void peer_set_region(const struct peer_call *c, struct peer_pack p
 {
     uint64_t main_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
     uint64_t places = PEER_HALF_BYTES(c->staging, c->protocol) - main_bytes;
-    uint64_t writers = (uint64_t)c->nranks * PEER_PLACES, tiny = writers * PEER_TINY_BYTES;
-    if (tiny > places / 2)
-        tiny = 0;
+    uint64_t all = (uint64_t)c->nranks * PEER_PLACES;
+    uint64_t small = all * (2 * PEER_SMALL_PLACE - PEER_LEAST_PLACE); /* of all the sizes */
+    uint64_t staged = (bytes + pack.data - 1) / pack.data * pack.staged, size = PEER_LEAST_PLACE;
+    if (small > places / 2)
+        small = 0;
+    while (size < staged && size < PEER_SMALL_PLACE)
+        size *= 2;
     if (!c->small) {
         x->region_bytes = main_bytes / c->nranks / 64 * 64;
-    } else if (tiny > 0 && bytes <= PEER_TINY_BYTES / pack.staged * pack.data) {
-        x->places_at = main_bytes;
-        x->region_bytes = PEER_TINY_BYTES;
+    } else if (small > 0 && staged <= size) {
+        x->places_at = main_bytes + all * (size - PEER_LEAST_PLACE);
+        x->region_bytes = size;
     } else {
-        x->places_at = main_bytes + tiny;
-        x->region_bytes = (places - tiny) / writers / 64 * 64;
+        x->places_at = main_bytes + small;
+        x->region_bytes = (places - small) / all / 64 * 64;
     }
     x->slot_bytes = x->region_bytes / PEER_RING / pack.staged * pack.staged;
 }

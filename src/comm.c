@@ -212,8 +212,7 @@ static int open_device(struct peer_comm *comm)
     for (int r = 0; r < comm->size; r++)
         if (comm->ids[r].max_threads / sharers / COMMS_AT_ONCE < comm->max_threads)
             comm->max_threads = comm->ids[r].max_threads / sharers / COMMS_AT_ONCE;
-    if (comm->max_threads < WARP)
-        comm->max_threads = WARP;
+    comm->max_threads = comm->max_threads < WARP ? WARP : comm->max_threads / WARP * WARP;
     comm->max_blocks =
         comm->device.ops == &peer_device_host && comm->config.blocks == 0 ? 1 : PEER_MAX_BLOCKS;
     comm->spin = comm->size <= cpus ? SPIN_ALONE : SPIN_SHARED;
