@@ -360,7 +360,8 @@ PEER_FN void copy_own(const Block &b, const peer_exchange &x)
     const Buffers<T, PEER_VECTOR, false> buffers(b.c);
     const T *from = buffers.send + x.own.at;
     T *to = buffers.recv + x.own_to;
-    if (from == to || (b.at.nblocks == 1 && copy_alone(to, from, x.own.count * sizeof(T))))
+    if (x.own.count == 0 || from == to ||
+        (b.at.nblocks == 1 && copy_alone(to, from, x.own.count * sizeof(T))))
         return;
     const uint64_t packs = (x.own.count + N - 1) / N, step = (uint64_t)b.at.nblocks * b.at.nthreads;
     for (uint64_t i = (uint64_t)b.at.block * b.at.nthreads + b.at.thread; i < packs; i += step)
