@@ -467,7 +467,7 @@ static void time_out(enum coll_kind kind, size_t bytes)
     struct work w;
     struct coll_call call;
     _Static_assert(sizeof names / sizeof *names == COLL_KINDS, "a name for each");
-    open_work(&w, trial_create(MPI_COMM_WORLD, "transport=ipc staging_bytes=16K timeout_ms=300 log=off"),
+    open_work(&w, trial_create(MPI_COMM_WORLD, "transport=ipc staging_bytes=16K timeout_ms=1000 log=off"),
               920);
     call = make_stuck_call(&w, kind, bytes, missing);
     coll_prepare(&w.trial, &w.inputs, w.rank, &call);
