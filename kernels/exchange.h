@@ -15,6 +15,9 @@
  * share it waits for the receiver's signal (phase 1) that it has read piece p - PEER_RING. A wait for a signal of
  * piece p - PEER_RING is for a step that comes before everybody's step 1 of piece p, so there is no circle.
  *
+ * Where the data alone are no rendezvous (a broadcast, counts that may be 0) block 0 announces itself as
+ * kernels/protocol.h says (phase 2), before step 1 of the first piece, and waits for all peers at the end.
+ *
  * In place a block overwrites with a piece that it receives what it has sent of the same piece or before: the runs
  * of what is sent and of what takes its place are the same (all-to-all), or its own first part (reduce-scatter in
  * blocks). The threads of a block meet between the two. */
@@ -92,7 +95,7 @@ struct Exchange {
         } else {
             s.at = at[r];
             s.count = count[r];
-            peer_set_share(&b.c, &x, {Packs::BYTES, Packs::STAGED}, sizeof(T), &s);
+            peer_set_share(&b.c, &x, {Packs::BYTES, Packs::STAGED}, &s);
         }
         s.rank = r;
         return s;
@@ -101,12 +104,18 @@ struct Exchange {
     /* Pack j of piece p of a share of sendbuf. */
     PEER_FN MyPack load(const peer_share &s, uint32_t p, uint32_t j) const
     {
-        return buffers.load(s.at, (uint64_t)p * s.piece_packs + j, s.count);
+        return buffers.load(s.at / sizeof(T), (uint64_t)p * s.piece_packs + j, s.count / sizeof(T));
+    }
+
+    /* To the byte `at` of recvbuf. */
+    PEER_FN void store_at(uint64_t at, const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack) const
+    {
+        buffers.store(at / sizeof(T), (uint64_t)p * s.piece_packs + j, s.count / sizeof(T), pack);
     }
 
     PEER_FN void store(const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack) const
     {
-        buffers.store(s.at, (uint64_t)p * s.piece_packs + j, s.count, pack);
+        store_at(s.at, s, p, j, pack);
     }
 
     /* This block's run of piece p of a share: packs begin .. end-1. */
@@ -257,7 +266,7 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
             MyPack result;
             if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
                 return false;
-            Base::buffers.store(x.own_to, (uint64_t)p * s.piece_packs + j, s.count, result);
+            Base::store_at(x.own_to, s, p, j, result);
         }
         return true;
     }
@@ -305,9 +314,8 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
         const uint64_t apart = Base::apart();
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
-            Base::buffers.store(
-                x.own_to, (uint64_t)p * s.piece_packs + j, s.count,
-                Packs::reduce(staged, apart, j, rank, nranks, op, [&] { return load(s, p, j); }));
+            Base::store_at(x.own_to, s, p, j,
+                           Packs::reduce(staged, apart, j, rank, nranks, op, [&] { return load(s, p, j); }));
         return true;
     }
 };
@@ -358,14 +366,13 @@ PEER_FN void copy_own(const Block &b, const peer_exchange &x)
 {
     constexpr uint32_t N = PEER_VECTOR / sizeof(T);
     const Buffers<T, PEER_VECTOR, false> buffers(b.c);
-    const T *from = buffers.send + x.own.at;
-    T *to = buffers.recv + x.own_to;
-    if (x.own.count == 0 || from == to ||
-        (b.at.nblocks == 1 && copy_alone(to, from, x.own.count * sizeof(T))))
+    const uint64_t at = x.own.at / sizeof(T), to = x.own_to / sizeof(T), count = x.own.count / sizeof(T);
+    if (count == 0 || buffers.send + at == buffers.recv + to ||
+        (b.at.nblocks == 1 && copy_alone(buffers.recv + to, buffers.send + at, x.own.count)))
         return;
-    const uint64_t packs = (x.own.count + N - 1) / N, step = (uint64_t)b.at.nblocks * b.at.nthreads;
+    const uint64_t packs = (count + N - 1) / N, step = (uint64_t)b.at.nblocks * b.at.nthreads;
     for (uint64_t i = (uint64_t)b.at.block * b.at.nthreads + b.at.thread; i < packs; i += step)
-        buffers.store(x.own_to, i, x.own.count, buffers.load(x.own.at, i, x.own.count));
+        buffers.store(to, i, count, buffers.load(at, i, count));
 }
 
 /* One block's part in an exchange that moves. T is as wide as the call's unit. */

@@ -130,8 +130,8 @@ struct peer_control {
      ((protocol) == PEER_PROTO_FLAG ? 0 : 2 * PEER_HALF_BYTES(staging, PEER_PROTO_FLAG)) +                   \
      ((protocol) == PEER_PROTO_LL ? 2 * PEER_LINES_BYTES(staging) : 0))
 
-/* Small shares, whose staged bytes are no more than one of 16, 32, 64 and 128, have places of that size, side by side:
- * several of a root's calls come to a CPU in one cache line. */
+/* Small shares, whose staged bytes are no more than one of 16, 32, 64 and 128, have places of that size, side
+ * by side: several of a root's calls come to a CPU in one cache line. */
 #define PEER_LEAST_PLACE 16
 #define PEER_SMALL_PLACE 128
 
@@ -152,11 +152,10 @@ enum peer_kernel {
     PEER_KERNEL_COMBINE    /* and the receiver combines what it gets */
 };
 
-/* What this rank sends to one peer, or receives from it. Both sides know it alike. Elements are the
- * datatype's, or, of PEER_KERNEL_MOVE, units. */
+/* What this rank sends to one peer, or receives from it. Both sides know it alike. */
 struct peer_share {
-    uint64_t at;    /* its first element in sendbuf, or recvbuf */
-    uint64_t count; /* elements; 0: there is nothing to send */
+    uint64_t at;    /* where it begins in sendbuf, or recvbuf, in bytes */
+    uint64_t count; /* bytes; 0: there is nothing to send */
     /* The rest follows from the count, see peer_set_share. */
     uint64_t npacks;      /* of all pieces */
     uint32_t piece_packs; /* of every piece but the last */
@@ -197,7 +196,7 @@ struct peer_call {
     uint32_t kernel;   /* enum peer_kernel */
     uint32_t datatype; /* PEER_Datatype */
     uint32_t op;       /* PEER_Op */
-    uint32_t unit;     /* PEER_KERNEL_MOVE: bytes that counts and offsets are in, 4 or 1 */
+    uint32_t unit;     /* PEER_KERNEL_MOVE: bytes that this rank's buffers are read and written in, 4 or 1 */
     uint32_t
         align; /* largest power of two, 64 at most, that divides all that is read or written of the buffers */
     uint32_t keep; /* PEER_KERNEL_ALLREDUCE: the result is wanted on this rank */
@@ -236,8 +235,8 @@ struct peer_call {
     char *slab[PEER_MAX_PEERS];           /* rank r's slab as mapped here */
 };
 
-/* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way there. Measured
- * on two cores, as are the shares of an exchange. */
+/* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way
+ * there. Measured on two cores, as are the shares of an exchange. */
 #define PEER_ROTATE_ABOVE       1024
 #define PEER_ROTATE_SHARE_ABOVE 2048
 
@@ -328,11 +327,10 @@ static inline uint64_t peer_region_data(const struct peer_exchange *x, struct pe
 
 /* The geometry of a share whose count is set. */
 PEER_BOTH void peer_set_share(const struct peer_call *c, const struct peer_exchange *x, struct peer_pack pack,
-                              uint32_t element_bytes, struct peer_share *share)
+                              struct peer_share *share)
 {
-    uint32_t per_pack = pack.data / element_bytes;
     uint64_t room = x->region_bytes / pack.staged, rotate = c->rotate / c->nranks;
-    share->npacks = (share->count + per_pack - 1) / per_pack;
+    share->npacks = (share->count + pack.data - 1) / pack.data;
     share->turns = 1;
     share->npieces = share->count > 0;
     share->piece_packs = (uint32_t)share->npacks;
@@ -342,7 +340,7 @@ PEER_BOTH void peer_set_share(const struct peer_call *c, const struct peer_excha
     }
     share->run = (share->piece_packs + c->blocks - 1) / c->blocks;
     share->turn_bytes = ((uint64_t)share->piece_packs * pack.staged + 63) / 64 * 64;
-    if (share->npieces == 1 && !c->small && share->count * element_bytes > PEER_ROTATE_SHARE_ABOVE &&
+    if (share->npieces == 1 && !c->small && share->count > PEER_ROTATE_SHARE_ABOVE &&
         rotate > share->turn_bytes)
         share->turns = (uint32_t)((rotate < x->region_bytes ? rotate : x->region_bytes) / share->turn_bytes);
 }

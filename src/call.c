@@ -94,22 +94,25 @@ static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, s
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
 }
 
-static struct peer_pack pack_of(const struct peer_comm *comm, uint32_t unit)
+/* Movements know only bytes: the packs of both units are the same. */
+static struct peer_pack pack_of(const struct peer_comm *comm, const struct peer_request *q)
 {
-    return peer_pack_of(comm->last.call.protocol, unit, comm->device.ops->vector_bytes());
+    uint32_t element = peer_request_reduces(q) ? peer_datatype_bytes(q->datatype) : 1;
+    return peer_pack_of(comm->last.call.protocol, element, comm->device.ops->vector_bytes());
 }
 
-/* The share that a block is, in units. Counts it in with what all shares have in common. */
-static struct peer_share share_of(struct peer_comm *comm, struct peer_block block, size_t element,
-                                  uint32_t unit)
+/* The share that a block is. Counts it in with what all shares have in common. */
+static struct peer_share share_of(struct peer_comm *comm, const struct peer_request *q,
+                                  struct peer_block block)
 {
     struct peer_exchange *x = &comm->last.exchange;
-    struct peer_pack pack = pack_of(comm, unit);
-    struct peer_share share = {.at = block.at * element / unit, .count = block.count * element / unit};
-    peer_set_share(&comm->last.call, x, pack, unit, &share);
-    comm->last.offsets |= share.count > 0 ? block.at * element : 0;
-    comm->last.counts |= block.count * element;
-    x->whole = x->whole && share.npacks * pack.data == share.count * unit;
+    struct peer_pack pack = pack_of(comm, q);
+    size_t element = peer_datatype_bytes(q->datatype);
+    struct peer_share share = {.at = block.at * element, .count = block.count * element};
+    peer_set_share(&comm->last.call, x, pack, &share);
+    comm->last.offsets |= share.count > 0 ? share.at : 0;
+    comm->last.counts |= share.count;
+    x->whole = x->whole && share.npacks * pack.data == share.count;
     x->npieces = share.npieces > x->npieces ? share.npieces : x->npieces;
     return share;
 }
@@ -117,15 +120,15 @@ static struct peer_share share_of(struct peer_comm *comm, struct peer_block bloc
 typedef struct peer_block block_of(const struct peer_request *q, int rank, int size, int r);
 
 /* What goes to the others, or comes from them: its places, counts and largest run. Returns the peers to look at. */
-static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, size_t element, uint32_t unit,
-                         block_of *block, uint64_t *at, uint64_t *count, uint32_t *run)
+static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, block_of *block, uint64_t *at,
+                         uint64_t *count, uint32_t *run)
 {
     struct peer_exchange *x = &comm->last.exchange;
     uint32_t peers = 0;
     for (int r = 0; r < comm->size; r++) {
         struct peer_share share = {.at = 0};
         if (r != comm->rank)
-            share = share_of(comm, block(q, comm->rank, comm->size, r), element, unit);
+            share = share_of(comm, q, block(q, comm->rank, comm->size, r));
         at[r] = share.at;
         count[r] = share.count;
         *run = share.run > *run ? share.run : *run;
@@ -136,66 +139,60 @@ static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, s
     return x->uniform ? peers : (uint32_t)comm->size - 1;
 }
 
-static void set_shares(struct peer_comm *comm, const struct peer_request *q, size_t element, uint32_t unit)
+static void set_shares(struct peer_comm *comm, const struct peer_request *q)
 {
     struct peer_exchange *x = &comm->last.exchange;
     const int rank = comm->rank, size = comm->size;
+    const size_t element = peer_datatype_bytes(q->datatype);
     struct peer_block to_self = peer_block_from(q, rank, size, rank);
     bool nowhere = peer_request_reduces(q) && to_self.count == 0; /* its result is the root's alone */
     x->uniform = q->recvcounts == NULL && q->step == PEER_STEP_ONLY;
     x->root = (uint32_t)q->root;
-    x->nsend = set_side(comm, q, element, unit, peer_block_to, x->send_at, x->send_count, &x->send_run);
-    x->nrecv = set_side(comm, q, element, unit, peer_block_from, x->recv_at, x->recv_count, &x->recv_run);
-    x->send_step = peer_block_to(q, rank, size, 1).at * element / unit;
-    x->recv_step = peer_block_from(q, rank, size, 1).at * element / unit;
-    x->own = share_of(comm, nowhere ? to_self : peer_block_to(q, rank, size, rank), element, unit);
-    x->own_to = to_self.at * element / unit;
-    comm->last.offsets |= to_self.at * element;
+    x->nsend = set_side(comm, q, peer_block_to, x->send_at, x->send_count, &x->send_run);
+    x->nrecv = set_side(comm, q, peer_block_from, x->recv_at, x->recv_count, &x->recv_run);
+    x->send_step = peer_block_to(q, rank, size, 1).at * element;
+    x->recv_step = peer_block_from(q, rank, size, 1).at * element;
+    x->own = share_of(comm, q, nowhere ? to_self : peer_block_to(q, rank, size, rank));
+    x->own_to = to_self.at * element;
+    comm->last.offsets |= x->own_to;
 }
 
-static bool fits_a_place(const struct peer_comm *comm, const struct peer_request *q, uint32_t unit)
+static bool fits_a_place(const struct peer_comm *comm, const struct peer_request *q)
 {
     struct peer_call small = comm->last.call;
-    struct peer_pack pack = pack_of(comm, unit);
+    struct peer_pack pack = pack_of(comm, q);
     uint64_t bytes = q->count * peer_datatype_bytes(q->datatype);
     struct peer_exchange x;
+    if (!peer_collective_rooted(q->collective) || q->step != PEER_STEP_ONLY ||
+        (small.protocol == PEER_PROTO_FLAG && small.blocks > 1))
+        return false;
     small.small = 1;
     peer_set_region(&small, pack, bytes, &x);
-    return peer_request_rooted(q) && q->step == PEER_STEP_ONLY &&
-           (small.protocol != PEER_PROTO_FLAG || small.blocks == 1) && bytes <= peer_region_data(&x, pack);
+    return bytes <= peer_region_data(&x, pack);
 }
 
-/* `unit`: see struct peer_call. */
-static int set_exchange(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call,
-                        uint32_t unit)
+static int set_exchange(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call)
 {
     struct peer_exchange *x = &comm->last.exchange;
-    uint32_t element = peer_datatype_bytes(q->datatype);
-    bool reduces = peer_request_reduces(q);
-    call->kernel = reduces ? PEER_KERNEL_COMBINE : PEER_KERNEL_MOVE;
-    call->unit = unit = reduces ? element : unit;
+    struct peer_pack pack = pack_of(comm, q);
+    size_t element = peer_datatype_bytes(q->datatype);
+    bool counts_known = q->collective != PEER_COLL_ALLTOALLV;
+    struct peer_share largest = {.count = peer_request_largest(q, comm->size) * element};
+    call->kernel = peer_request_reduces(q) ? PEER_KERNEL_COMBINE : PEER_KERNEL_MOVE;
     call->exchange = x;
-    call->small = fits_a_place(comm, q, unit);
+    call->small = fits_a_place(comm, q);
     call->arrive = !call->small && !peer_request_meets(q, comm->size);
     memset(x, 0, sizeof *x);
-    comm->last.offsets = comm->last.counts = 0;
+    comm->last.counts = 0;
     x->npieces = x->whole = 1;
-    peer_set_region(call, pack_of(comm, unit), q->count * element, x);
-    set_shares(comm, q, element, unit);
-    call->epochs = UNKNOWN_PIECES;
-    if (q->collective !=
-        PEER_COLL_ALLTOALLV) { /* the same on all ranks, whatever they send and in which unit */
-        uint32_t common = reduces ? element : 1;
-        struct peer_share largest = {.count = peer_request_largest(q, comm->size) * element / common};
-        peer_set_share(call, x, pack_of(comm, common), common, &largest);
-        call->epochs = largest.npieces;
-    }
-    return x->npieces > (q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES)
-               ? too_many_pieces(q)
-               : PEER_SUCCESS;
+    peer_set_region(call, pack, q->count * element, x);
+    set_shares(comm, q);
+    peer_set_share(call, x, pack, &largest);
+    call->epochs = counts_known ? largest.npieces : UNKNOWN_PIECES; /* on all ranks the same */
+    return x->npieces > (counts_known ? MAX_PIECES : UNKNOWN_PIECES) ? too_many_pieces(q) : PEER_SUCCESS;
 }
 
-/* The unit that a call with these buffers may use on this rank: 4 bytes where all is aligned to it. */
+/* The unit that a movement with these buffers may use on this rank: 4 bytes where all is aligned to it. */
 static uint32_t unit_of(const struct peer_comm *comm, const struct peer_request *q)
 {
     uintptr_t bits = (uintptr_t)q->sendbuf | (uintptr_t)q->recvbuf | comm->last.offsets | comm->last.counts;
@@ -232,7 +229,7 @@ static int plan_call(struct peer_comm *comm, const struct peer_request *q)
         last->call.kernel = PEER_KERNEL_BARRIER;
         last->call.epochs = 1;
     } else if (is_exchange(q, &last->plan)) {
-        status = set_exchange(comm, q, &last->call, 1);
+        status = set_exchange(comm, q, &last->call);
     } else {
         status = set_allreduce(comm, q, &last->call);
     }
@@ -259,14 +256,12 @@ static int launch_again(struct peer_comm *comm)
 static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
 {
     struct peer_call *call = &comm->last.call;
-    int status = PEER_SUCCESS;
-    if (call->kernel == PEER_KERNEL_MOVE && unit_of(comm, q) != call->unit)
-        status = set_exchange(comm, q, call, unit_of(comm, q));
+    int status;
     call->sendbuf = q->sendbuf;
     call->recvbuf = q->recvbuf;
     call->align = common_alignment(q->sendbuf, q->recvbuf, comm->last.offsets);
-    if (status == PEER_SUCCESS)
-        status = comm->device.ops->launch(&comm->device, call, q->stream);
+    call->unit = unit_of(comm, q);
+    status = comm->device.ops->launch(&comm->device, call, q->stream);
     if (status != PEER_SUCCESS)
         return peer_fault_break(comm, status);
     comm->last.request.sendbuf = q->sendbuf;

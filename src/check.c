@@ -18,7 +18,7 @@ static int check_kind(const struct peer_comm *comm, const struct peer_request *q
 {
     if (peer_datatype_bytes(q->datatype) == 0)
         return peer_error(PEER_ERR_TYPE, "%d is no PEER_Datatype", (int)q->datatype);
-    if (peer_request_rooted(q) && (q->root < 0 || q->root >= comm->size))
+    if (peer_collective_rooted(q->collective) && (q->root < 0 || q->root >= comm->size))
         return peer_error(PEER_ERR_ROOT, "root is %d, the ranks are 0 to %d", q->root, comm->size - 1);
     if (!peer_request_reduces(q))
         return PEER_SUCCESS;

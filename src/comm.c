@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -350,17 +349,10 @@ static int build(struct peer_comm *comm, const struct origin *origin)
     return status;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const uint64_t begin = now_ms();
+    const uint64_t begin = peer_now_ns();
     struct peer_comm *comm;
     int status;
     pthread_once(&once, watch_forks);
@@ -376,7 +368,7 @@ static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out
         destroy(comm, true);
         return status;
     }
-    comm->create_ms = now_ms() - begin;
+    comm->create_ms = (peer_now_ns() - begin) / 1000000;
     say_what_came_of_it(comm);
     list_add(comm);
     *out = comm;

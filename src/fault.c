@@ -19,7 +19,7 @@ int peer_fault_break(struct peer_comm *comm, int status)
     return status;
 }
 
-static uint64_t now_ns(void)
+uint64_t peer_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -37,9 +37,9 @@ static int recorded_ranks(const struct peer_comm *comm)
 
 static void wait_for_records(const struct peer_comm *comm)
 {
-    uint64_t deadline = now_ns() + GRACE_NS;
+    uint64_t deadline = peer_now_ns() + GRACE_NS;
     const struct timespec pause = {0, 200000};
-    while (recorded_ranks(comm) < comm->size - 1 && now_ns() < deadline)
+    while (recorded_ranks(comm) < comm->size - 1 && peer_now_ns() < deadline)
         nanosleep(&pause, NULL);
 }
 
@@ -66,13 +66,6 @@ static const struct peer_record *record_of(const struct peer_comm *comm)
     return record;
 }
 
-/* Ranks may send their part and go on. */
-static bool one_way(uint32_t collective)
-{
-    const struct peer_request request = {.collective = (enum peer_collective)collective};
-    return peer_request_rooted(&request);
-}
-
 static int timeout_error(const struct peer_comm *comm)
 {
     const struct peer_record *record = record_of(comm);
@@ -84,8 +77,9 @@ static int timeout_error(const struct peer_comm *comm)
         "ranks make the call, with the same arguments? (PEER_TIMEOUT_MS sets the limit)",
         peer_collective_name(record->collective), record->call, (unsigned long long)record->nbytes,
         missing == 1 ? "" : "s", missing > 0 ? ranks : "unknown",
-        missing > 1 && one_way(record->collective) ? ", or some of them (others had nothing to wait for)"
-                                                   : "",
+        missing > 1 && peer_collective_rooted(record->collective)
+            ? ", or some of them (others had nothing to wait for)"
+            : "",
         (unsigned long long)comm->config.timeout_ms);
 }
 

@@ -286,7 +286,8 @@ struct peer_block peer_block_to(const struct peer_request *q, int rank, int size
 struct peer_block peer_block_from(const struct peer_request *q, int rank, int size, int from);
 /* What a receiver gets is combined. */
 bool peer_request_reduces(const struct peer_request *q);
-bool peer_request_rooted(const struct peer_request *q);
+/* One rank sends all, or gets all. */
+bool peer_collective_rooted(uint32_t collective);
 /* No rank sends anything, as all ranks know. */
 bool peer_request_empty(const struct peer_request *q, int size);
 /* Elements of the largest block that any rank sends to another; 0 where not all ranks know it. */
@@ -330,7 +331,7 @@ struct peer_last_call {
     struct peer_plan plan;
     struct peer_call call;
     struct peer_exchange exchange;
-    uint64_t offsets, counts; /* of the shares, in bytes, all or-ed together: what they are aligned to */
+    uint64_t offsets, counts; /* of the shares, all or-ed together: what they are aligned to */
 };
 
 struct peer_comm {
@@ -376,6 +377,7 @@ void peer_ipc_call(struct peer_comm *comm, struct peer_call *call);
 /* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. */
 int peer_probe(struct peer_comm *comm, bool *ok, bool *line_ok, char *why, size_t why_bytes);
 
+uint64_t peer_now_ns(void); /* of the monotonic clock */
 /* PEER_SUCCESS, or the status of the first wait that failed on any rank, with comm broken and the text set.
  * Cheap. */
 int peer_fault_check(struct peer_comm *comm);

@@ -11,10 +11,10 @@ bool peer_request_reduces(const struct peer_request *r)
            r->collective == PEER_COLL_REDUCE_SCATTER_BLOCK || r->collective == PEER_COLL_REDUCE_SCATTER;
 }
 
-bool peer_request_rooted(const struct peer_request *r)
+bool peer_collective_rooted(uint32_t collective)
 {
-    return r->collective == PEER_COLL_REDUCE || r->collective == PEER_COLL_BCAST ||
-           r->collective == PEER_COLL_GATHER || r->collective == PEER_COLL_SCATTER;
+    return collective == PEER_COLL_REDUCE || collective == PEER_COLL_BCAST ||
+           collective == PEER_COLL_GATHER || collective == PEER_COLL_SCATTER;
 }
 
 static struct peer_block block(size_t at, size_t count)
@@ -130,7 +130,7 @@ size_t peer_request_largest(const struct peer_request *q, int size)
 bool peer_request_meets(const struct peer_request *q, int size)
 {
     const size_t *counts = common_counts(q);
-    if (peer_request_rooted(q) || q->collective == PEER_COLL_ALLTOALLV)
+    if (peer_collective_rooted(q->collective) || q->collective == PEER_COLL_ALLTOALLV)
         return false;
     for (int i = 0; counts != NULL && i < size; i++)
         if (counts[i] == 0)

@@ -80,8 +80,8 @@ static const char *const collective_names[] = {PEER_COLLECTIVES(NAME)};
 static bool in_set(uint32_t set, uint32_t collective)
 {
     bool whole = collective == PEER_COLL_REDUCE || collective == PEER_COLL_BCAST;
-    bool rooted = whole || collective == PEER_COLL_GATHER || collective == PEER_COLL_SCATTER;
-    return set == EVERY || set == collective || (set == ROOTED && rooted) || (set == WHOLE && whole);
+    return set == EVERY || set == collective || (set == ROOTED && peer_collective_rooted(collective)) ||
+           (set == WHOLE && whole);
 }
 
 static const struct row *row_of(const struct peer_query *query)
