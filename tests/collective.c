@@ -340,3 +340,26 @@ void coll_skip(const char *reason)
     MPI_Finalize();
     exit(77);
 }
+
+int coll_main_cuda(int argc, char **argv, const char *settings, const char *no_host,
+                   void (*run)(struct bed *bed, PEER_Comm comm, int rank, int size))
+{
+    struct bed bed;
+    PEER_Comm comm;
+    bool cuda;
+    int rank, size;
+    trial_begin(&argc, &argv, &rank, &size);
+    if (run == NULL)
+        coll_skip("built without CUDA");
+    comm = trial_create(MPI_COMM_WORLD, settings);
+    bed_open(&bed, comm);
+    cuda = bed.cuda;
+    if (cuda)
+        run(&bed, comm, rank, size);
+    bed_close(&bed);
+    trial_free(&comm);
+    if (!cuda)
+        coll_skip(no_host);
+    MPI_Finalize();
+    test_pass();
+}

@@ -160,8 +160,16 @@ void coll_check(struct coll_trial *t);
 void coll_run(struct coll_trial *t, struct inputs *in, int rank, const struct coll_call *call,
               PEER_Comm comm);
 
+/* The next random number below `below`; *random is where the row of them stands. */
+uint64_t coll_draw(uint64_t *random, uint64_t below);
+
 /* Finalises MPI and skips the test, on all ranks alike. mpirun ends all ranks with the first one, so rank 0
  * has said why before anyone may end. */
 _Noreturn void coll_skip(const char *reason);
+
+/* The main of a test of the cuda device: run() on a communicator with the settings, or a skip, for the reason
+ * given if that is the host device's. run is NULL in a build without CUDA. */
+int coll_main_cuda(int argc, char **argv, const char *settings, const char *no_host,
+                   void (*run)(struct bed *bed, PEER_Comm comm, int rank, int size));
 
 #endif

@@ -75,7 +75,7 @@ void coll_settle_place(struct coll_call *call, int rank, int size)
 
 /* ---- Displacements -------------------------------------------------------------------------------------- */
 
-static uint64_t draw(uint64_t *random, uint64_t below)
+uint64_t coll_draw(uint64_t *random, uint64_t below)
 {
     *random = reference_mix(*random);
     return *random % below;
@@ -86,7 +86,7 @@ static void draw_order(int *order, int n, enum coll_order how, uint64_t *random)
     for (int i = 0; i < n; i++)
         order[i] = how == COLL_REVERSED ? n - 1 - i : i;
     for (int i = n - 1; how == COLL_SHUFFLED && i > 0; i--) {
-        int other = (int)draw(random, (uint64_t)i + 1), kept = order[i];
+        int other = (int)coll_draw(random, (uint64_t)i + 1), kept = order[i];
         order[i] = order[other];
         order[other] = kept;
     }
@@ -102,7 +102,7 @@ static void draw_displs(const struct coll_call *call, uint64_t salt, int n, cons
     draw_order(order, n, call->order, &random);
     for (int i = 0; i < n; i++) {
         if (call->order != COLL_PACKED)
-            at += draw(&random, MAX_GAP + 1);
+            at += coll_draw(&random, MAX_GAP + 1);
         displs[order[i]] = counts[order[i]] > 0 ? at : at / 2;
         at += counts[order[i]];
     }

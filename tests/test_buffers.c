@@ -18,12 +18,6 @@
 static int rank, size;
 static uint64_t random_state = 4; /* the same on all ranks */
 
-static uint64_t draw(uint64_t below)
-{
-    random_state = reference_mix(random_state);
-    return random_state % below;
-}
-
 static void need(cudaError_t error)
 {
     TEST_TEXT(cudaGetErrorString(error), cudaGetErrorString(cudaSuccess));
@@ -175,9 +169,9 @@ static const struct kind {
 
 static struct coll_call draw_call(enum coll_kind kind, size_t bytes)
 {
-    struct coll_call call = {.kind = kind, .type = (PEER_Datatype)draw(PEER_N_DATATYPES)};
-    call.op = coll_legal_op(call.type, (PEER_Op)draw(PEER_N_OPS));
-    coll_draw_shape(&call, draw(UINT64_MAX), rank, size);
+    struct coll_call call = {.kind = kind, .type = (PEER_Datatype)coll_draw(&random_state, PEER_N_DATATYPES)};
+    call.op = coll_legal_op(call.type, (PEER_Op)coll_draw(&random_state, PEER_N_OPS));
+    coll_draw_shape(&call, coll_draw(&random_state, UINT64_MAX), rank, size);
     if (coll_has_blocks(kind))
         bytes /= (size_t)size;
     coll_draw_counts(&call, bytes / reference_element(call.type), size);
@@ -252,10 +246,12 @@ static void test_pageable(struct coll_trial *trial, struct inputs *inputs, PEER_
     free(pageable);
 }
 
-static void run_tests(struct bed *bed, PEER_Comm comm)
+static void run_tests(struct bed *bed, PEER_Comm comm, int my_rank, int n)
 {
     struct coll_trial trial;
     struct inputs inputs;
+    rank = my_rank;
+    size = n;
     find_driver();
     inputs_open(&inputs, 12, size, INPUT_BYTES);
     coll_open(&trial, bed, CAPACITY);
@@ -265,32 +261,13 @@ static void run_tests(struct bed *bed, PEER_Comm comm)
     inputs_close(&inputs);
 }
 
-int main(int argc, char **argv)
-{
-    struct bed bed;
-    PEER_Comm comm;
-    bool cuda;
-    trial_begin(&argc, &argv, &rank, &size);
-    comm = trial_create(MPI_COMM_WORLD, "transport=ipc staging_bytes=64K");
-    bed_open(&bed, comm);
-    cuda = bed.cuda;
-    if (cuda)
-        run_tests(&bed, comm);
-    bed_close(&bed);
-    trial_free(&comm);
-    if (!cuda)
-        coll_skip("the host device takes all memory alike");
-    MPI_Finalize();
-    test_pass();
-}
-
+    #define RUN run_tests
 #else
+    #define RUN NULL
+#endif
 
 int main(int argc, char **argv)
 {
-    int rank, size;
-    trial_begin(&argc, &argv, &rank, &size);
-    coll_skip("built without CUDA");
+    return coll_main_cuda(argc, argv, "transport=ipc staging_bytes=64K",
+                          "the host device takes all memory alike", RUN);
 }
-
-#endif

@@ -27,12 +27,6 @@
 static int rank, size;
 static uint64_t random_state = 9; /* the same on all ranks */
 
-static uint64_t draw(uint64_t below)
-{
-    random_state = reference_mix(random_state);
-    return random_state % below;
-}
-
 static void need(cudaError_t error)
 {
     TEST_TEXT(cudaGetErrorString(error), cudaGetErrorString(cudaSuccess));
@@ -40,9 +34,8 @@ static void need(cudaError_t error)
 
 /* ---- Streams -------------------------------------------------------------------------------------------- */
 
-static PEER_Stream
-    streams[STREAMS]; /* two that wait for nobody, one that waits for the legacy default, and that; and
-                                        the thread's own */
+/* Two that wait for nobody, one that waits for the legacy default, and that; and the thread's own. */
+static PEER_Stream streams[STREAMS];
 static void *load_buffer;
 
 static void open_streams(void)
@@ -65,7 +58,7 @@ static void close_streams(void)
 /* Makes the stream late on one rank, or on none. */
 static void load(PEER_Stream stream)
 {
-    int late = (int)draw(2 * (uint64_t)size);
+    int late = (int)coll_draw(&random_state, 2 * (uint64_t)size);
     for (int i = 0; late == rank && i < 4; i++)
         need(cudaMemsetAsync(load_buffer, i, LOAD_BYTES, stream));
 }
@@ -74,7 +67,7 @@ static void load(PEER_Stream stream)
 
 static PEER_Stream next_stream(void)
 {
-    PEER_Stream stream = streams[draw(STREAMS)];
+    PEER_Stream stream = streams[coll_draw(&random_state, STREAMS)];
     load(stream);
     return stream;
 }
@@ -84,7 +77,7 @@ static PEER_Stream next_stream(void)
 static void run_chain(PEER_Comm comm, uint32_t *const buffers[5])
 {
     size_t all = (size_t)size * BLOCK;
-    int last = (int)draw((uint64_t)size);
+    int last = (int)coll_draw(&random_state, (uint64_t)size);
     TEST_OK(PEER_Allreduce(buffers[0], buffers[1], all, PEER_UINT32, PEER_SUM, comm, next_stream()));
     TEST_OK(PEER_Alltoall(buffers[1], buffers[2], BLOCK, PEER_UINT32, comm, next_stream()));
     TEST_OK(
@@ -172,11 +165,11 @@ static void open_calls(struct calls *c, PEER_Comm comm, uint64_t seed)
     bed_open(&c->bed, comm);
     for (int kind = 0; kind < COLL_KINDS; kind++) {
         struct coll_call *call = &c->calls[kind];
-        *call =
-            (struct coll_call){.kind = (enum coll_kind)kind, .type = (PEER_Datatype)draw(PEER_N_DATATYPES)};
-        size_t bytes = draw(2) ? MESSAGE : 500;
-        call->op = coll_legal_op(call->type, (PEER_Op)draw(PEER_N_OPS));
-        coll_draw_shape(call, draw(UINT64_MAX), rank, size);
+        *call = (struct coll_call){.kind = (enum coll_kind)kind,
+                                   .type = (PEER_Datatype)coll_draw(&random_state, PEER_N_DATATYPES)};
+        size_t bytes = coll_draw(&random_state, 2) ? MESSAGE : 500;
+        call->op = coll_legal_op(call->type, (PEER_Op)coll_draw(&random_state, PEER_N_OPS));
+        coll_draw_shape(call, coll_draw(&random_state, UINT64_MAX), rank, size);
         call->place = COLL_OUT_OF_PLACE; /* so that a graph can be launched again with the same inputs */
         if (coll_has_blocks(call->kind))
             bytes /= (size_t)size;
@@ -196,7 +189,7 @@ static void close_calls(struct calls *c)
 static void change_inputs(struct calls *c, int first, int n)
 {
     for (int kind = first; kind < first + n; kind++) {
-        c->calls[kind].first = draw(500);
+        c->calls[kind].first = coll_draw(&random_state, 500);
         coll_prepare(&c->trials[kind], &c->inputs, rank, &c->calls[kind]);
     }
 }
@@ -346,12 +339,15 @@ static void test_two(void)
     }
 }
 
-static void run_tests(PEER_Comm comm)
+static void run_tests(struct bed *bed, PEER_Comm comm, int my_rank, int n)
 {
     static const char *const settings[] = {"transport=ipc", "transport=ipc staging_bytes=16K blocks=3",
                                            "transport=ipc algorithm=twoshot.flag staging_bytes=64K"};
     static const enum cudaStreamCaptureMode modes[] = {
         cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed};
+    (void)bed;
+    rank = my_rank;
+    size = n;
     open_streams();
     test_moving(comm);
     test_destroyed(comm);
@@ -365,32 +361,12 @@ static void run_tests(PEER_Comm comm)
     close_streams();
 }
 
-int main(int argc, char **argv)
-{
-    struct bed bed;
-    PEER_Comm comm;
-    bool cuda;
-    trial_begin(&argc, &argv, &rank, &size);
-    comm = trial_create(MPI_COMM_WORLD, "transport=ipc");
-    bed_open(&bed, comm);
-    cuda = bed.cuda;
-    if (cuda)
-        run_tests(comm);
-    bed_close(&bed);
-    trial_free(&comm);
-    if (!cuda)
-        coll_skip("the host device has no streams");
-    MPI_Finalize();
-    test_pass();
-}
-
+    #define RUN run_tests
 #else
+    #define RUN NULL
+#endif
 
 int main(int argc, char **argv)
 {
-    int rank, size;
-    trial_begin(&argc, &argv, &rank, &size);
-    coll_skip("built without CUDA");
+    return coll_main_cuda(argc, argv, "transport=ipc", "the host device has no streams", RUN);
 }
-
-#endif
