@@ -1,12 +1,15 @@
-/* All-reduce by push: oneshot and twoshot, each over lines (`line`, `ll`) and over flags (`flag`).
+/* All-reduce: oneshot and twoshot, each over lines (`line`, `ll`) and over flags (`flag`), by push and by pull.
  *
  * oneshot, for each piece of the message
- *   1 send     a rank writes its packs of the piece to every peer, at that peer's place for it
- *   2 reduce   it reads what every peer wrote here, adds up from rank 0 to rank n-1, writes the result out
+ *   1 send     a rank writes its packs of the piece for every peer (region ALL)
+ *   2 reduce   it reads what every peer wrote, adds up from rank 0 to rank n-1, writes the result out
  * twoshot, part r of a piece belonging to rank r
- *   1 scatter  a rank writes its packs of part r to rank r (region 0), for every r
- *   2 reduce   it adds up its own part, writes the result out and to every peer (region 1)
+ *   1 scatter  a rank writes its packs of part r for rank r (region ONE), for every r
+ *   2 reduce   it adds up its own part, writes the result out and for every peer (region ALL)
  *   3 gather   it reads the other parts' results and writes them out
+ * Pushed packs lie with who reads them, so that waiting is on local memory. Pulled ones lie with who wrote them: what
+ * all shall read is then written once. (`line` and `ll` by pull wait on a peer's memory, which is right where all
+ * staging is equally far, as with transport shm; under `flag` the flags are always pushed.)
  * A block handles one run of packs of every part, the same in every step, and so meets only the blocks of its own
  * number at the peers. Under `line` and `ll` each 16-byte line carries its tag. Under `flag` a block signals every
  * peer after 1 (phase 0), and after 2 of twoshot (phase 1), and waits for every peer's signal before it reads.
@@ -15,11 +18,11 @@
  * threads of a block have ended a step before one begins the next (where there is but one piece they need not).
  *
  * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h); A and B are
- * blocks of the same number on two ranks.
+ * blocks of the same number on two ranks. Where the slot lies does not matter.
  *   oneshot    A writes piece p+4 after its reduce of p+2, so after it saw what B sent for p+2, which B sent after
  *              its own reduce of p. So B no longer reads p.
- *   twoshot    region 0 of B: A scatters p+4 after its gather of p+1, so after B's reduce of p+1, which came
- *              after B's reduce of p. Region 1 of A: B reduces p+4 after it saw what A scattered for p+4, and
+ *   twoshot    ONE, A to B: A scatters p+4 after its gather of p+1, so after B's reduce of p+1, which came
+ *              after B's reduce of p. ALL, B to A: B reduces p+4 after it saw what A scattered for p+4, and
  *              A did that after its gather of p+1, which came after its gather of p.
  * In both, a block that has packs in a piece has packs in all pieces before it, since only the last is smaller. */
 #ifndef PEER_KERNELS_ALLREDUCE_H
@@ -44,13 +47,23 @@ PEER_FN Part part_of(const peer_call &c, uint32_t p, uint32_t r)
     return {first, (uint32_t)(left < c.stride ? left : c.stride)};
 }
 
-/* In rank r's slab: pack 0 of `writer` in a region of piece p. `staged`: a pack's bytes there. */
-PEER_FN char *packs_at(const Block &b, uint32_t r, uint32_t p, uint32_t region, uint32_t writer,
-                       uint32_t staged)
+/* Whom a writer's packs are for. */
+enum Region {
+    ONE, /* one reader: twoshot's scatter */
+    ALL  /* all: oneshot's send, twoshot's results */
+};
+
+/* Where the packs of piece p that `writer` has for `reader` begin. Pushed, they lie with the reader, by writer;
+ * pulled, with the writer: by reader, or once for all. `staged`: a pack's bytes there. */
+template <Region REGION>
+PEER_FN char *packs_at(const Block &b, uint32_t reader, uint32_t writer, uint32_t p, uint32_t staged)
 {
-    uint64_t before = (uint64_t)(region * b.c.nranks + writer) * b.c.stride;
-    return half_at(b.c, r, b.c.protocol, half_of(b)) + b.turn + p % PEER_RING * b.c.slot_bytes +
-           before * staged;
+    const peer_call &c = b.c;
+    const bool pulled = REGION == ONE ? c.pull_one : c.pull_all;
+    const uint32_t place = !pulled ? writer : REGION == ONE ? reader : 0;
+    const uint64_t before = (uint64_t)place * c.stride + (REGION == ALL ? c.all_at : 0);
+    return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn +
+           p % PEER_RING * c.slot_bytes + before * staged;
 }
 
 /* What the steps of every protocol need. */
@@ -84,9 +97,23 @@ struct Steps {
             buffers.store(0, i, count, x);
     }
 
-    PEER_FN char *packs(uint32_t r, uint32_t p, uint32_t region, uint32_t writer) const
+    /* Where this rank writes for rank r, and where it reads what r wrote. */
+    template <Region REGION>
+    PEER_FN char *to(uint32_t r, uint32_t p) const
     {
-        return packs_at(b, r, p, region, writer, Packs::STAGED);
+        return packs_at<REGION>(b, r, b.c.rank, p, Packs::STAGED);
+    }
+
+    template <Region REGION>
+    PEER_FN char *from(uint32_t r, uint32_t p) const
+    {
+        return packs_at<REGION>(b, b.c.rank, r, p, Packs::STAGED);
+    }
+
+    /* Peers to whom what all shall read is written: what they pull, to the first, as it were. */
+    PEER_FN uint32_t receivers() const
+    {
+        return b.c.pull_all ? 1 : b.c.nranks - 1;
     }
 
     /* This thread's share of its block's run of a part: packs begin(), begin() + nthreads, ... below end(part). */
@@ -108,21 +135,29 @@ template <class T, class Op, class Packs, bool WHOLE>
 struct Lines : Steps<T, Op, Packs, WHOLE> {
     using Base = Steps<T, Op, Packs, WHOLE>;
     using MyPack = typename Packs::MyPack;
-    using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::packs, Base::begin, Base::end;
+    using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::begin, Base::end;
 
     MyPack ahead = {}; /* of this rank: this thread's first pack of oneshot */
 
     using Base::Base;
 
-    PEER_FN void push(uint32_t r, uint32_t p, uint32_t region, uint32_t j, const MyPack &x) const
+    template <Region REGION>
+    PEER_FN void push(uint32_t r, uint32_t p, uint32_t j, const MyPack &x) const
     {
-        Packs::push(packs(r, p, region, b.c.rank), b.c.stride, j, x, tag(p));
+        Packs::push(Base::template to<REGION>(r, p), b.c.stride, j, x, tag(p));
     }
 
-    /* Pack j combined over all ranks, this rank's being `own`; the peers' lie in region 0. */
+    PEER_FN void push_to_all(uint32_t p, uint32_t j, const MyPack &x) const
+    {
+        for (uint32_t i = 1; i <= Base::receivers(); i++)
+            push<ALL>(peer_at(b.c, i), p, j, x);
+    }
+
+    /* Pack j combined over all ranks, this rank's being `own`. */
+    template <Region REGION>
     PEER_FN bool reduce(const MyPack &own, uint32_t p, uint32_t j, MyPack &result)
     {
-        auto from = [&](uint32_t r) { return packs(b.c.rank, p, 0, r); };
+        auto from = [&](uint32_t r) { return Base::template from<REGION>(r, p); };
         return Packs::reduce(b, b.c.stride, j, tag(p), own, op, from, result);
     }
 
@@ -156,13 +191,9 @@ struct Lines : Steps<T, Op, Packs, WHOLE> {
 
     PEER_FN void oneshot_send(uint32_t p)
     {
-        const peer_call &c = b.c;
-        Part part = part_of(c, p, 0);
-        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
-            MyPack x = load_own_of(part, p, j);
-            for (uint32_t i = 1; i < c.nranks; i++)
-                push(peer_at(c, i), p, 0, j, x);
-        }
+        Part part = part_of(b.c, p, 0);
+        for (uint32_t j = begin(); j < end(part); j += b.at.nthreads)
+            push_to_all(p, j, load_own_of(part, p, j));
     }
 
     PEER_FN bool oneshot_reduce(uint32_t p)
@@ -170,7 +201,7 @@ struct Lines : Steps<T, Op, Packs, WHOLE> {
         Part part = part_of(b.c, p, 0);
         for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
             MyPack result;
-            if (!reduce(load_own_of(part, p, j), p, j, result))
+            if (!reduce<ALL>(load_own_of(part, p, j), p, j, result))
                 return false;
             store_own(part.first + j, result);
         }
@@ -180,7 +211,7 @@ struct Lines : Steps<T, Op, Packs, WHOLE> {
     PEER_FN void scatter(uint32_t p)
     {
         over_peers(p, [&](uint32_t r, uint32_t j) {
-            push(r, p, 0, j, load_own(part_of(b.c, p, r).first + j));
+            push<ONE>(r, p, j, load_own(part_of(b.c, p, r).first + j));
             return true;
         });
     }
@@ -191,10 +222,9 @@ struct Lines : Steps<T, Op, Packs, WHOLE> {
         Part part = part_of(c, p, c.rank);
         for (uint32_t j = begin(); j < end(part); j += b.at.nthreads) {
             MyPack result;
-            if (!reduce(load_own(part.first + j), p, j, result))
+            if (!reduce<ONE>(load_own(part.first + j), p, j, result))
                 return false;
-            for (uint32_t i = 1; i < c.nranks; i++)
-                push(peer_at(c, i), p, 1, j, result);
+            push_to_all(p, j, result);
             store_own(part.first + j, result);
         }
         return true;
@@ -204,7 +234,7 @@ struct Lines : Steps<T, Op, Packs, WHOLE> {
     {
         return over_peers(p, [&](uint32_t r, uint32_t j) {
             MyPack x;
-            bool ok = Packs::pull_one(b, packs(b.c.rank, p, 1, r), b.c.stride, j, tag(p), x);
+            bool ok = Packs::pull_one(b, Base::template from<ALL>(r, p), b.c.stride, j, tag(p), x);
             if (ok)
                 store_own(part_of(b.c, p, r).first + j, x);
             return ok;
@@ -218,7 +248,7 @@ template <class T, class Op, class Packs, bool WHOLE>
 struct Flags : Steps<T, Op, Packs, WHOLE> {
     using Base = Steps<T, Op, Packs, WHOLE>;
     using MyPack = typename Packs::MyPack;
-    using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::packs, Base::begin, Base::end;
+    using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::begin, Base::end;
 
     const uint32_t rank, nranks;
 
@@ -231,39 +261,37 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
     {
     }
 
-    /* Writes this rank's own packs of a part to rank r. */
-    PEER_FN void push_own(const Part &part, uint32_t r, uint32_t p) const
+    /* Writes this rank's own packs of a part. */
+    PEER_FN void push_own(const Part &part, char *to) const
     {
-        push_run(b, packs(r, p, 0, rank), begin(), end(part),
-                 [&](uint32_t j) { return load_own(part.first + j); });
+        push_run(b, to, begin(), end(part), [&](uint32_t j) { return load_own(part.first + j); });
     }
 
     /* body(j, pack) for each pack of this block's run of a part, combined over all ranks. */
-    template <class Body>
+    template <Region REGION, class Body>
     PEER_FN void reduce_run(const Part &part, uint32_t p, Body body) const
     {
-        const char *staged = packs(rank, p, 0, 0);
-        const uint64_t apart = (uint64_t)b.c.stride * Packs::STAGED;
         const uint32_t stop = end(part), step = b.at.nthreads;
+        auto from = [&](uint32_t r) { return Base::template from<REGION>(r, p); };
         for (uint32_t j = begin(); j < stop; j += step)
-            body(j,
-                 Packs::reduce(staged, apart, j, rank, nranks, op, [&] { return load_own(part.first + j); }));
+            body(j, Packs::reduce(from, j, rank, nranks, op, [&] { return load_own(part.first + j); }));
     }
 
     PEER_FN void oneshot_send(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        for (uint32_t i = 1; i < nranks; i++)
-            push_own(part, peer_at(b.c, i), p);
+        for (uint32_t i = 1; i <= Base::receivers(); i++)
+            push_own(part, Base::template to<ALL>(peer_at(b.c, i), p));
         signal_peers(b, 0, tag(p));
     }
 
     PEER_FN bool oneshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        if (!wait_peers(b, 0, tag(p), [&](uint32_t r) { expect_packs(packs(rank, p, 0, r), part.count); }))
+        if (!wait_peers(b, 0, tag(p),
+                        [&](uint32_t r) { expect_packs(Base::template from<ALL>(r, p), part.count); }))
             return false;
-        reduce_run(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
+        reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
         return true;
     }
 
@@ -271,7 +299,7 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
     {
         for (uint32_t i = 1; i < nranks; i++) {
             uint32_t r = peer_at(b.c, i);
-            push_own(part_of(b.c, p, r), r, p);
+            push_own(part_of(b.c, p, r), Base::template to<ONE>(r, p));
         }
         signal_peers(b, 0, tag(p));
     }
@@ -279,9 +307,10 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
     template <bool STREAM>
     PEER_FN void reduce_and_push(const Part &part, uint32_t p) const
     {
-        reduce_run(part, p, [&](uint32_t j, const MyPack &x) {
-            for (uint32_t i = 1; i < nranks; i++)
-                Pusher::store<STREAM>(packs(peer_at(b.c, i), p, 1, rank) + (uint64_t)j * Packs::STAGED, x.w);
+        reduce_run<ONE>(part, p, [&](uint32_t j, const MyPack &x) {
+            for (uint32_t i = 1; i <= Base::receivers(); i++)
+                Pusher::store<STREAM>(
+                    Base::template to<ALL>(peer_at(b.c, i), p) + (uint64_t)j * Packs::STAGED, x.w);
             store_own(part.first + j, x);
         });
     }
@@ -308,10 +337,10 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
         for (uint32_t i = 1; i < nranks; i++) {
             uint32_t r = peer_at(b.c, i);
             Part part = part_of(b.c, p, r);
-            const char *from = packs(rank, p, 1, r);
+            const char *packs = Base::template from<ALL>(r, p);
             const uint32_t stop = end(part), step = b.at.nthreads;
             for (uint32_t j = begin(); j < stop; j += step)
-                store_own(part.first + j, Packs::load(from, j));
+                store_own(part.first + j, Packs::load(packs, j));
         }
         return true;
     }

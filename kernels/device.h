@@ -68,6 +68,17 @@ PEER_FN bool block_all(bool ok)
     return __syncthreads_and(ok) != 0;
 }
 
+/* Whether body() is true, of which one thread of those of its warp that are here runs alone. */
+template <class Body>
+PEER_FN bool first_alone(Body body)
+{
+    const unsigned here = __activemask();
+    int ok = 1;
+    if ((threadIdx.x & 31) == (unsigned)(__ffs(here) - 1))
+        ok = body();
+    return __shfl_sync(here, ok, __ffs(here) - 1) != 0;
+}
+
 /* A line moves as one 128-bit single-copy-atomic access (PTX .b128, sm_70 and later): a reader sees all of a
  * store or nothing of it. Relaxed: a line carries its own tag, so nothing else needs to be ordered with it. */
 PEER_FN void line_store(void *to, Line x)
@@ -245,6 +256,12 @@ PEER_FN void block_sync()
 PEER_FN bool block_all(bool ok)
 {
     return ok;
+}
+
+template <class Body>
+PEER_FN bool first_alone(Body)
+{
+    return true; /* what follows does the same */
 }
 
     #if defined(__x86_64__)

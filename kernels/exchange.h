@@ -1,10 +1,11 @@
-/* Exchange by push: every rank sends a share of its buffer to every rank, and the receiver puts what it gets in its
+/* Exchange: every rank sends a share of its buffer to every rank, and the receiver puts what it gets in its
  * place (all-gather, all-to-all, broadcast, gather, scatter: PEER_KERNEL_MOVE) or combines the shares of all ranks
  * (reduce-scatter, reduce: PEER_KERNEL_COMBINE). Shares are of any size, and may be empty.
  *
  * For each piece of the shares
- *   1 send     a rank writes its packs of the piece to each peer it has a share for, at its own region there
- *   2 receive  it reads what each peer that has a share for it wrote here, and puts it into its buffer or combines
+ *   1 send     a rank writes its packs of the piece for each peer it has a share for: by push to its own region
+ *              there, by pull to the peer's region here, or to one region for all if they get the same
+ *   2 receive  it reads what each peer that has a share for it wrote, and puts it into its buffer or combines
  *              it with its own share
  * A block handles one run of packs of every share, the same on both sides, and so meets only the blocks of its own
  * number at the peers. Under `line` and `ll` each 16-byte line carries its tag; under `flag` a block signals each
@@ -42,17 +43,18 @@ PEER_FN uint32_t piece_of(const peer_share &s, uint32_t p)
     return (uint32_t)(left < s.piece_packs ? left : s.piece_packs);
 }
 
-/* In rank r's slab: the packs of piece p of the share that `writer` has for it. */
-PEER_FN char *share_at(const Block &b, const peer_exchange &x, const peer_share &s, uint32_t r,
+/* The packs of piece p of the share that `writer` has for `reader`. */
+PEER_FN char *share_at(const Block &b, const peer_exchange &x, const peer_share &s, uint32_t reader,
                        uint32_t writer, uint32_t p)
 {
     const peer_call &c = b.c;
-    uint64_t at = writer * x.region_bytes + p % PEER_RING * x.slot_bytes;
+    const uint32_t region = !x.pull ? writer : x.shared ? 0 : reader;
+    uint64_t at = region * x.region_bytes + p % PEER_RING * x.slot_bytes;
     if (c.small)
-        at = x.places_at + (writer * PEER_PLACES + b.state.place) * x.region_bytes;
+        at = x.places_at + (region * PEER_PLACES + b.state.place) * x.region_bytes;
     if (s.turns > 1)
         at += (b.state.group >> 1) % s.turns * s.turn_bytes;
-    return half_at(c, r, c.protocol, half_of(b)) + at;
+    return half_at(c, x.pull ? writer : reader, c.protocol, half_of(b)) + at;
 }
 
 /* What the steps of every protocol need. */
@@ -77,6 +79,12 @@ struct Exchange {
     PEER_FN PeerShare sent(uint32_t i) const
     {
         return share(i, x.nsend, x.send_step, x.send_at, x.send_count);
+    }
+
+    /* The i-th that is written. */
+    PEER_FN PeerShare written(uint32_t i) const
+    {
+        return sent(x.first_write + i);
     }
 
     PEER_FN PeerShare received(uint32_t i) const
@@ -140,12 +148,6 @@ struct Exchange {
         return share_at(b, x, s, b.c.rank, s.rank, p);
     }
 
-    /* Bytes from one writer's packs here to the next one's, of shares that are all alike. */
-    PEER_FN uint64_t apart() const
-    {
-        return x.region_bytes * (b.c.small ? PEER_PLACES : 1);
-    }
-
     /* Signals the receivers of shares that have a piece p: this block's packs of it are there. */
     PEER_FN void signal_sent(uint32_t p) const
     {
@@ -204,7 +206,15 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
     using MyPack = typename Packs::MyPack;
     using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
 
+    MyPack ahead = {}; /* this thread's first pack of the own share, on its way before all else */
+
     using Base::Base;
+
+    PEER_FN void load_ahead(const peer_share &own)
+    {
+        if (begin(own) + b.at.thread < end(own, 0))
+            ahead = load(own, 0, begin(own) + b.at.thread);
+    }
 
     /* body(share, packs, j) for this thread's part of the block's runs of piece p of all n shares, as one
      * loop: so that it takes as many threads as there are packs. share(i): the i-th; packs(s): where its packs
@@ -232,7 +242,7 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
     {
         const uint32_t now = tag(p);
         over(
-            x.nsend, x.send_run, [&](uint32_t i) { return Base::sent(i); },
+            x.nwrite, x.send_run, [&](uint32_t i) { return Base::written(i); },
             [&](const PeerShare &s) { return Base::to(s, p); }, p,
             [&](const PeerShare &s, char *packs, uint32_t j) {
                 Packs::push(packs, s.piece_packs, j, load(s, p, j), now);
@@ -259,12 +269,11 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
     template <class Op>
     PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
     {
-        char *const staged = share_at(b, x, s, b.c.rank, 0, p);
-        const uint64_t apart = Base::apart();
-        auto from = [&](uint32_t r) { return staged + r * apart; };
+        auto from = [&](uint32_t r) { return share_at(b, x, s, b.c.rank, r, p); };
         for (uint32_t j = begin(s) + b.at.thread; j < end(s, p); j += b.at.nthreads) {
+            const bool first = p == 0 && j == begin(s) + b.at.thread;
             MyPack result;
-            if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
+            if (!Packs::reduce(b, s.piece_packs, j, tag(p), first ? ahead : load(s, p, j), op, from, result))
                 return false;
             Base::store_at(x.own_to, s, p, j, result);
         }
@@ -281,10 +290,14 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
 
     using Base::Base;
 
+    PEER_FN void load_ahead(const peer_share &)
+    {
+    }
+
     PEER_FN void send(uint32_t p)
     {
-        for (uint32_t i = 0; i < x.nsend; i++) {
-            const PeerShare s = Base::sent(i);
+        for (uint32_t i = 0; i < x.nwrite; i++) {
+            const PeerShare s = Base::written(i);
             push_run(b, Base::to(s, p), begin(s) + b.at.thread, end(s, p),
                      [&](uint32_t j) { return load(s, p, j); });
         }
@@ -310,12 +323,11 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
     {
         if (!Base::wait_received(p))
             return false;
-        const char *staged = share_at(b, x, s, b.c.rank, 0, p);
-        const uint64_t apart = Base::apart();
+        auto from = [&](uint32_t r) { return share_at(b, x, s, b.c.rank, r, p); };
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
             Base::store_at(x.own_to, s, p, j,
-                           Packs::reduce(staged, apart, j, rank, nranks, op, [&] { return load(s, p, j); }));
+                           Packs::reduce(from, j, rank, nranks, op, [&] { return load(s, p, j); }));
         return true;
     }
 };
@@ -390,6 +402,7 @@ template <class Steps, class Op>
 PEER_FN void run_combine(Block &b, Steps steps, Op op)
 {
     const peer_exchange &x = steps.x;
+    steps.load_ahead(x.own);
     run_exchange(
         b, steps, [] {}, [&](uint32_t p) { return x.own.count == 0 || steps.combine(x.own, p, op); });
 }

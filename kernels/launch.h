@@ -44,10 +44,16 @@ extern "C" {
     X(PEER_PROTO_LL, "ll")                                                                                   \
     X(PEER_PROTO_FLAG, "flag")
 
+/* push: a rank writes into the memory of who shall read; pull: into its own, and they read it there. */
+#define PEER_DIRECTIONS(X)                                                                                   \
+    X(PEER_PUSH, "push")                                                                                     \
+    X(PEER_PULL, "pull")
+
 #define PEER_NAME_ENUM(name, text) name,
 enum peer_collective { PEER_COLLECTIVES(PEER_NAME_ENUM) PEER_N_COLLECTIVES };
 enum peer_algorithm { PEER_ALGORITHMS(PEER_NAME_ENUM) PEER_N_ALGORITHMS };
 enum peer_protocol { PEER_PROTOCOLS(PEER_NAME_ENUM) PEER_N_PROTOCOLS };
+enum peer_direction { PEER_DIRECTIONS(PEER_NAME_ENUM) PEER_N_DIRECTIONS };
 #undef PEER_NAME_ENUM
 
 /* The most blocks of a grid: one word of state and one set of flags each. */
@@ -108,7 +114,7 @@ struct peer_control {
  * have a quarter of the room. The end of a half, a quarter of it or, for flag, a seventeenth, are the places
  * of small one-way calls. */
 #define PEER_FLAG_STRIDE 128
-#define PEER_PHASES      3
+#define PEER_PHASES      4
 #define PEER_FLAGS_BYTES ((uint64_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
 
 /* staging: PEER_STAGING_BYTES, a multiple of 4096. A half of lines: room for PEER_RING packs of the widest
@@ -174,9 +180,13 @@ struct peer_exchange {
     uint32_t root;
     uint32_t send_run, recv_run; /* the largest */
     uint32_t npieces;            /* the most of any share here, at least 1 */
-    uint64_t places_at;          /* in the half: a small call's first place */
-    uint64_t region_bytes;       /* staging of one writer */
-    uint64_t slot_bytes;         /* piece p lies in slot p % PEER_RING of the region */
+    uint32_t pull;               /* shares lie with their writer, */
+    uint32_t shared;             /* once, since all readers get the same */
+    uint32_t first_write,
+        nwrite;            /* of the shares that are sent, those that are written: all, or one for all */
+    uint64_t places_at;    /* in the half: a small call's first place */
+    uint64_t region_bytes; /* staging of one writer */
+    uint64_t slot_bytes;   /* piece p lies in slot p % PEER_RING of the region */
     uint64_t send_step, recv_step;
     struct peer_share common;
     struct peer_share own; /* what this rank sends to itself, or adds to what it gets: at is in sendbuf, */
@@ -211,11 +221,16 @@ struct peer_call {
     uint32_t small; /* one-way, in a place of the half: a rendezvous only where the group ends */
     uint32_t
         arrive; /* the data alone are no rendezvous: block 0 signals that it is there, and waits for the others */
-    uint32_t epochs; /* that the call takes */
+    uint32_t epochs;   /* that the call takes */
+    uint32_t pull_one; /* PEER_KERNEL_ALLREDUCE: what one rank shall read lies with its writer; */
+    uint32_t pull_all; /* what all shall read does, once */
+    uint32_t far;      /* looking at staging is dear: it lies behind PCIe */
+    uint32_t pieces;   /* that a message is cut into at least; 0 and 1: it need not be */
     /* Geometry of PEER_KERNEL_ALLREDUCE, from peer_set_geometry. A pack is what one thread moves at a time, a piece
      * what the staging holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
     uint32_t npieces;     /* at least 1 */
     uint32_t stride;      /* packs that one writer has room for in a slot */
+    uint32_t all_at;      /* packs before those that all ranks read */
     uint64_t npacks;      /* of the whole message, the last one perhaps in part */
     uint64_t piece_packs; /* of every piece but the last */
     uint64_t slot_bytes;  /* piece p lies in slot p % PEER_RING of the half */
@@ -267,9 +282,12 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
 {
     struct peer_pack pack = peer_pack_of(c->protocol, element_bytes, vector_bytes);
     uint32_t per_pack = pack.data / element_bytes;
-    /* Of a slot, writer w has `stride` packs in each of twoshot's two regions, or in oneshot's one. */
-    uint64_t writers = (uint64_t)c->nranks * (c->algorithm == PEER_ALGO_TWOSHOT ? 2 : 1);
+    /* A slot has `stride` packs for each pair of a rank's parts (twoshot), then for each result, or own data in
+     * oneshot; of what is pulled by all, for the rank's own. */
     uint64_t parts = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 1;
+    uint64_t one = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 0;
+    uint64_t writers = one + (c->pull_all ? 1 : c->nranks);
+    uint32_t pieces = c->pieces > 1 ? c->pieces : 1;
     uint64_t half_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
     uint64_t room = half_bytes / (writers * pack.staged);
     uint64_t need;
@@ -277,12 +295,14 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->npacks = (c->count + per_pack - 1) / per_pack;
     need = (c->npacks + parts - 1) / parts;
     c->slot_bytes = half_bytes;
-    if (need > room) {
+    if (need > room || pieces > 1) {
         room /= PEER_RING;
         c->slot_bytes /= PEER_RING;
-        need = room;
+        need = (need + pieces - 1) / pieces;
+        need = need < room ? need : room;
     }
     c->stride = (uint32_t)(need > 0 ? need : 1);
+    c->all_at = (uint32_t)one * c->stride;
     c->piece_packs = c->stride * parts;
     c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);
     c->block_packs = (c->stride + c->blocks - 1) / c->blocks;

@@ -95,7 +95,7 @@ struct LinePacks {
     PEER_FN static bool pull(Block &b, uint32_t stride, uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted,
                              From from, MyPack (&x)[G])
     {
-        return wait_until(b, [&] {
+        auto attempt = [&] {
             Line line[G][LINES];
             bool fresh = true;
             PEER_UNROLL
@@ -117,7 +117,8 @@ struct LinePacks {
                 }
             }
             return fresh;
-        });
+        };
+        return scouted(b, attempt) && wait_until(b, attempt);
     }
 
     /* Waits for pack j of one rank's packs. */
@@ -169,11 +170,9 @@ struct FlagPacks {
         return x;
     }
 
-    /* Pack j combined over all ranks, this rank's being own(). Rank 0's packs lie at `staged`, a rank's
-     * `apart` bytes from the one's before. */
-    template <class Op, class Own>
-    PEER_FN static MyPack reduce(const char *staged, uint64_t apart, uint32_t j, uint32_t rank,
-                                 uint32_t nranks, Op op, Own own)
+    /* Pack j combined over all ranks, this rank's being own(); from(r): where r's packs lie. */
+    template <class From, class Op, class Own>
+    PEER_FN static MyPack reduce(From from, uint32_t j, uint32_t rank, uint32_t nranks, Op op, Own own)
     {
         Accumulator<T, BYTES, Op> acc;
         uint32_t r0 = 0;
@@ -183,7 +182,7 @@ struct FlagPacks {
             for (uint32_t i = 0; i < TOGETHER; i++) {
                 if (i > 0 && r0 + i >= nranks)
                     break;
-                x[i] = r0 + i == rank ? own() : load(staged + (r0 + i) * apart, j);
+                x[i] = r0 + i == rank ? own() : load(from(r0 + i), j);
             }
             acc.combine(x, r0, nranks, op);
             r0 += TOGETHER;

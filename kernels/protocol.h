@@ -15,9 +15,10 @@
  * Why staging may be overwritten. Group g uses half g % 2 of each protocol's staging: its last call the main
  * part, the small calls before it a place each. When a rank begins group g+1 it has ended the last call of g,
  * so it has received something that every rank sent in that call; so every rank has ended all calls of group
- * g-1, and nobody reads or writes half (g+1) % 2 any more. (A call starts when the kernel before it on the
- * communicator has ended with all its blocks; and every store to a rank's slab is waited for by that rank in
- * the same call.) Within a call the pieces take turns in PEER_RING slots; each algorithm proves its own reuse.
+ * g-1, and nobody reads or writes half (g+1) % 2 of any slab any more. (A call starts when the kernel before it
+ * on the communicator has ended with all its blocks; and all that is written in a call is waited for, and read,
+ * by those it is for in the same call.) Within a call the pieces take turns in PEER_RING slots; each algorithm
+ * proves its own reuse.
  *
  * Who runs when. The blocks of a grid wait for their peers' blocks, so all blocks must be resident at once:
  * the launcher's grid is no larger than that (src/device_cuda.c). CPU blocks run one after the other, which
@@ -72,27 +73,6 @@ PEER_FN uint32_t peer_at(const peer_call &c, uint32_t i)
 
 /* ---- Begin and end of a call ---------------------------------------------------------------------------- */
 
-/* Fills the other half, flags included, with a tag that has just passed. Nobody writes there now: a peer that
- * does is in the next group, for which it needs what block 0 of this rank sends in the last call of this one, after
- * the sweep. */
-PEER_FN void sweep(const Block &b)
-{
-    const peer_call &c = b.c;
-    uint32_t other = half_of(b) ^ 1;
-    uint32_t passed = b.state.epoch - 1;
-    constexpr uint32_t WORDS = PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE / 4;
-    uint32_t *flags = (uint32_t *)c.slab[c.rank] + other * WORDS;
-    for (uint32_t i = b.at.thread; i < WORDS; i += b.at.nthreads)
-        flags[i] = passed;
-    for (uint32_t protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++) {
-        uint32_t *words = (uint32_t *)half_at(c, c.rank, protocol, other);
-        for (uint64_t i = b.at.thread; i < PEER_HALF_BYTES(c.staging, protocol) / 4; i += b.at.nthreads)
-            words[i] = passed;
-    }
-    fence();
-    block_sync();
-}
-
 /* Reads the state. Nothing here waits for what it read, so that a caller may have more loads on their way. */
 PEER_FN void look(Block &b)
 {
@@ -101,14 +81,6 @@ PEER_FN void look(Block &b)
     b.stopped = c.state->stopped;
     b.last = !c.small || b.state.place == PEER_PLACES - 1;
     b.turn = c.turns > 1 ? (b.state.group >> 1) % c.turns * c.turn_bytes : 0;
-}
-
-/* To be called by all threads before anything is sent. */
-PEER_FN void enter(const Block &b)
-{
-    uint32_t shift = 2 * (half_of(b) ^ 1);
-    if (b.at.block == 0 && ((b.state.swept >> shift) & 3) != b.state.epoch >> PEER_SWEEP_SHIFT)
-        sweep(b);
 }
 
 /* Moves the state on to the next call. Called once by all threads, when they have sent what they can send without
@@ -177,6 +149,14 @@ PEER_FN bool wait_until(Block &b, Attempt attempt)
     }
 }
 
+/* Where every look is dear, and many that come too early would be in the way of what they wait for: one of the
+ * threads that run together waits for its own, then all may look. Where looking is cheap, nothing. */
+template <class Attempt>
+PEER_FN bool scouted(Block &b, Attempt attempt)
+{
+    return !b.c.far || first_alone([&] { return wait_until(b, attempt); });
+}
+
 /* A step's verdict for the whole block, when more pieces follow. */
 PEER_FN bool step_ended(uint32_t npieces, bool ok)
 {
@@ -184,6 +164,9 @@ PEER_FN bool step_ended(uint32_t npieces, bool ok)
 }
 
 /* ---- Flags ---------------------------------------------------------------------------------------------- */
+
+/* The phases that are not an algorithm's own: a rank is in this call, and its sweep is behind it; or not yet. */
+enum { ARRIVED = 2, SWEEPING = 3 };
 
 /* Tells all peers that what this block stored for them before has the tag. Called by all threads. */
 PEER_FN void signal_peers(const Block &b, uint32_t phase, uint32_t tag)
@@ -195,16 +178,16 @@ PEER_FN void signal_peers(const Block &b, uint32_t phase, uint32_t tag)
 
 /* Arrival: block 0 of this rank tells all peers that it is in this call, and waits for all of them. It carries
  * no data and so needs no order: all that this rank has done in earlier calls had ended when the kernel began. */
-PEER_FN void announce(const Block &b)
+PEER_FN void announce(const Block &b, uint32_t phase = ARRIVED)
 {
     for (uint32_t i = b.at.thread + 1; i < b.c.nranks; i += b.at.nthreads)
-        flag_store_relaxed(flag_at(b, peer_at(b.c, i), 2, b.c.rank), b.state.epoch);
+        flag_store_relaxed(flag_at(b, peer_at(b.c, i), phase, b.c.rank), b.state.epoch);
 }
 
-PEER_FN bool wait_announced(Block &b)
+PEER_FN bool wait_announced(Block &b, uint32_t phase = ARRIVED)
 {
     for (uint32_t i = b.at.thread + 1; i < b.c.nranks; i += b.at.nthreads) {
-        const uint32_t *flag = flag_at(b, b.c.rank, 2, peer_at(b.c, i));
+        const uint32_t *flag = flag_at(b, b.c.rank, phase, peer_at(b.c, i));
         if (!wait_until(b, [&] { return (int32_t)(flag_load_relaxed(flag) - b.state.epoch) >= 0; }))
             return false;
     }
@@ -238,6 +221,41 @@ PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag, Meanwhile meanwh
 PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag)
 {
     return wait_peers(b, phase, tag, [](uint32_t) {});
+}
+
+/* ---- Sweeps --------------------------------------------------------------------------------------------- */
+
+/* Fills the other half, flags included, with a tag that has just passed. Nobody writes there now: a peer that
+ * does is in the next group, for which it needs what block 0 of this rank sends in the last call of this one, after
+ * the sweep. And once all peers are in this call, which they say in a phase of its own, nobody reads there any more
+ * what this rank wrote to be pulled. */
+PEER_FN void sweep(Block &b)
+{
+    const peer_call &c = b.c;
+    uint32_t other = half_of(b) ^ 1;
+    announce(b, SWEEPING);
+    if (!block_all(wait_announced(b, SWEEPING)))
+        return; /* the communicator has failed, and waits in this call end as well */
+    uint32_t passed = b.state.epoch - 1;
+    constexpr uint32_t WORDS = PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE / 4;
+    uint32_t *flags = (uint32_t *)c.slab[c.rank] + other * WORDS;
+    for (uint32_t i = b.at.thread; i < WORDS; i += b.at.nthreads)
+        flags[i] = passed;
+    for (uint32_t protocol = 0; protocol < PEER_N_PROTOCOLS; protocol++) {
+        uint32_t *words = (uint32_t *)half_at(c, c.rank, protocol, other);
+        for (uint64_t i = b.at.thread; i < PEER_HALF_BYTES(c.staging, protocol) / 4; i += b.at.nthreads)
+            words[i] = passed;
+    }
+    fence();
+    block_sync();
+}
+
+/* To be called by all threads before anything is sent. */
+PEER_FN void enter(Block &b)
+{
+    uint32_t shift = 2 * (half_of(b) ^ 1);
+    if (b.at.block == 0 && ((b.state.swept >> shift) & 3) != b.state.epoch >> PEER_SWEEP_SHIFT)
+        sweep(b);
 }
 
 } // namespace

@@ -64,13 +64,14 @@ static void set_plan(struct peer_comm *comm, const struct peer_request *q)
         .nbytes = peer_request_largest(q, comm->size) * peer_datatype_bytes(q->datatype),
         .nranks = (uint32_t)comm->size,
         .link = comm->link,
-        .peer_ok = comm->ipc.ok,
-        .line_ok = comm->ipc.line_ok,
+        .peer_ok = comm->peers.ok,
+        .line_ok = comm->peers.line_ok,
         .nccl_ok = comm->nccl != NULL && peer_nccl_serves(comm->nccl, q),
         .max_blocks = comm->max_blocks,
         .max_threads = comm->max_threads,
         .algorithm = comm->config.algorithm,
         .protocol = comm->config.protocol,
+        .direction = comm->config.direction,
         .blocks = comm->config.blocks,
         .threads = comm->config.threads,
     };
@@ -88,7 +89,12 @@ static int too_many_pieces(const struct peer_request *q)
 
 static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call)
 {
+    const bool pull = comm->last.plan.direction == PEER_PULL;
     call->kernel = PEER_KERNEL_ALLREDUCE;
+    /* In the host's memory, pulling spares bytes only of what all read; the rest is better near its reader. */
+    call->pull_one = pull && comm->link != PEER_LINK_SHM;
+    call->pull_all = pull;
+    call->pieces = comm->last.plan.pieces;
     call->keep = q->collective == PEER_COLL_ALLREDUCE || comm->rank == q->root;
     peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
@@ -139,6 +145,20 @@ static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, b
     return x->uniform ? peers : (uint32_t)comm->size - 1;
 }
 
+/* Which of the shares are written: one of those that are not empty, if all readers pull the same. In the order of
+ * the kernels, from the rank after this one on. */
+static void set_writes(const struct peer_comm *comm, struct peer_exchange *x)
+{
+    x->first_write = 0;
+    x->nwrite = x->nsend;
+    if (!x->pull || !x->shared || x->nsend == 0)
+        return;
+    x->nwrite = 1;
+    while (x->nsend > 1 && x->first_write < x->nsend - 1 &&
+           x->send_count[((uint32_t)comm->rank + 1 + x->first_write) % (uint32_t)comm->size] == 0)
+        x->first_write++;
+}
+
 static void set_shares(struct peer_comm *comm, const struct peer_request *q)
 {
     struct peer_exchange *x = &comm->last.exchange;
@@ -149,6 +169,7 @@ static void set_shares(struct peer_comm *comm, const struct peer_request *q)
     x->uniform = q->recvcounts == NULL && q->step == PEER_STEP_ONLY;
     x->root = (uint32_t)q->root;
     x->nsend = set_side(comm, q, peer_block_to, x->send_at, x->send_count, &x->send_run);
+    set_writes(comm, x);
     x->nrecv = set_side(comm, q, peer_block_from, x->recv_at, x->recv_count, &x->recv_run);
     x->send_step = peer_block_to(q, rank, size, 1).at * element;
     x->recv_step = peer_block_from(q, rank, size, 1).at * element;
@@ -185,6 +206,8 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     memset(x, 0, sizeof *x);
     comm->last.counts = 0;
     x->npieces = x->whole = 1;
+    x->shared = peer_request_shares(q);
+    x->pull = comm->last.plan.direction == PEER_PULL && (x->shared || comm->link != PEER_LINK_SHM);
     peer_set_region(call, pack, q->count * element, x);
     set_shares(comm, q);
     peer_set_share(call, x, pack, &largest);
@@ -214,7 +237,7 @@ static int plan_call(struct peer_comm *comm, const struct peer_request *q)
     if (last->plan.path != PEER_PATH_PEER)
         return PEER_SUCCESS;
     memset(&last->call, 0, sizeof last->call);
-    peer_ipc_call(comm, &last->call);
+    peer_transport_call(comm, &last->call);
     last->call.count = q->count;
     last->call.count_bytes = q->count * peer_datatype_bytes(q->datatype);
     last->call.collective = q->collective;
@@ -250,7 +273,7 @@ static uint32_t common_alignment(const void *a, const void *b, uint64_t offsets)
 static int launch_again(struct peer_comm *comm)
 {
     int status = comm->device.ops->launch(&comm->device, &comm->last.call, NULL);
-    return status == PEER_SUCCESS && comm->ipc.control->failed ? peer_fault_check(comm) : status;
+    return status == PEER_SUCCESS && comm->peers.control->failed ? peer_fault_check(comm) : status;
 }
 
 static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
@@ -266,7 +289,8 @@ static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
         return peer_fault_break(comm, status);
     comm->last.request.sendbuf = q->sendbuf;
     comm->last.request.recvbuf = q->recvbuf;
-    return comm->link == PEER_LINK_HOST && comm->ipc.control->failed ? peer_fault_check(comm) : PEER_SUCCESS;
+    return comm->link == PEER_LINK_HOST && comm->peers.control->failed ? peer_fault_check(comm)
+                                                                       : PEER_SUCCESS;
 }
 
 static int launch_nccl(struct peer_comm *comm, const struct peer_request *q)
@@ -391,7 +415,7 @@ int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
     int status = peer_comm_check(comm);
     if (status != PEER_SUCCESS)
         return status;
-    if (repeats_last(comm, q) && comm->ipc.control->failed == PEER_SUCCESS)
+    if (repeats_last(comm, q) && comm->peers.control->failed == PEER_SUCCESS)
         return launch_again(comm);
     status = peer_check(comm, q);
     if (status == PEER_SUCCESS)

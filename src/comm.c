@@ -19,11 +19,6 @@
 #define COMMS_AT_ONCE 2
 #define WARP          32
 
-/* PEER_STAGING_BYTES=auto. Slabs are some three times that; those of 8 ranks fit in the 64 MiB of /dev/shm that a
- * container has by default, and in 64 MiB of a GPU. */
-#define HOST_STAGING (UINT64_C(2) << 20)
-#define CUDA_STAGING (UINT64_C(8) << 20)
-
 static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct peer_comm *alive; /* all communicators of this process */
 
@@ -56,7 +51,7 @@ const char *peer_comm_transport(const struct peer_comm *comm)
 {
     if (comm->size == 1)
         return "self";
-    return comm->ipc.ok ? "ipc" : comm->nccl != NULL ? "nccl" : "mpi";
+    return comm->peers.ok ? comm->peers.transport->name : comm->nccl != NULL ? "nccl" : "mpi";
 }
 
 /* ---- Votes ---------------------------------------------------------------------------------------------- */
@@ -202,11 +197,9 @@ static int open_device(struct peer_comm *comm)
     if (status != PEER_SUCCESS)
         return status;
     sharers = (uint32_t)peer_topology_sharers(comm->ids, comm->size);
-    comm->link = comm->device.ops == &peer_device_host ? PEER_LINK_HOST
-                 : (int)sharers == comm->size          ? PEER_LINK_LOCAL
-                                                       : PEER_LINK_WIRE;
-    if (comm->config.staging_bytes == 0)
-        comm->config.staging_bytes = comm->link == PEER_LINK_HOST ? HOST_STAGING : CUDA_STAGING;
+    comm->one_gpu = (int)sharers == comm->size;
+    if (comm->device.ops == &peer_device_host)
+        comm->link = PEER_LINK_HOST; /* whatever the transport */
     comm->max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS;
     for (int r = 0; r < comm->size; r++)
         if (comm->ids[r].max_threads / sharers / COMMS_AT_ONCE < comm->max_threads)
@@ -218,23 +211,42 @@ static int open_device(struct peer_comm *comm)
     return PEER_SUCCESS;
 }
 
-/* The peer path, or the reason why there is none. An error only where the setting names ipc. */
+/* Tries the transports that the setting allows, the best first. */
+static void try_transports(struct peer_comm *comm, char *why, size_t why_bytes)
+{
+    const uint32_t choice = comm->config.transport;
+    const struct {
+        const struct peer_transport *transport;
+        uint32_t named;
+    } all[] = {{comm->device.ops->ipc, PEER_TRANSPORT_IPC}, {&peer_transport_shm, PEER_TRANSPORT_SHM}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0] && !comm->peers.ok; i++) {
+        if (choice != PEER_TRANSPORT_AUTO && choice != all[i].named)
+            continue;
+        (void)peer_transport_create(comm, all[i].transport, why, why_bytes);
+        if (!comm->peers.ok && choice == PEER_TRANSPORT_AUTO && comm->rank == 0)
+            peer_log(PEER_LOG_WARN, "transport %s can't serve: %s", all[i].transport->name, why);
+    }
+}
+
+/* The peer path, or the reason why there is none. An error only where the setting names a transport. */
 static int make_peer_path(struct peer_comm *comm)
 {
-    bool named = comm->config.transport == PEER_TRANSPORT_IPC;
+    const uint32_t choice = comm->config.transport;
+    bool named = choice == PEER_TRANSPORT_IPC || choice == PEER_TRANSPORT_SHM;
     char why[512] = "";
-    if (comm->size == 1 || (comm->config.transport != PEER_TRANSPORT_AUTO && !named))
+    if (comm->size == 1 || (choice != PEER_TRANSPORT_AUTO && !named))
         return PEER_SUCCESS;
     if (comm->nnodes > 1)
         snprintf(why, sizeof why, "the ranks are on %d nodes", comm->nnodes);
     else if (comm->size > PEER_MAX_PEERS)
         snprintf(why, sizeof why, "%d ranks, the peer kernels serve %d at most", comm->size, PEER_MAX_PEERS);
     else
-        (void)peer_ipc_create(comm, why, sizeof why);
-    if (comm->ipc.ok)
+        try_transports(comm, why, sizeof why);
+    if (comm->peers.ok)
         return PEER_SUCCESS;
     if (named)
-        return peer_error(PEER_ERR_UNSUPPORTED, "PEER_TRANSPORT=ipc can't serve: %s", why);
+        return peer_error(PEER_ERR_UNSUPPORTED, "PEER_TRANSPORT=%s can't serve: %s",
+                          choice == PEER_TRANSPORT_IPC ? "ipc" : "shm", why);
     if (comm->rank == 0)
         peer_log(PEER_LOG_WARN, "no peer path: %s", why);
     return PEER_SUCCESS;
@@ -270,8 +282,8 @@ static void say_what_came_of_it(const struct peer_comm *comm)
         "%llu ms",
         comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
         comm->device.ops->name, peer_comm_transport(comm),
-        comm->ipc.ok && !comm->ipc.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
-        (size_t)peer_ipc_memory(comm), (unsigned long long)comm->create_ms);
+        comm->peers.ok && !comm->peers.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
+        (size_t)peer_transport_memory(comm), (unsigned long long)comm->create_ms);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */
@@ -282,8 +294,8 @@ static void destroy(struct peer_comm *comm, bool together)
     if (comm->device.ops != NULL) {
         comm->device.ops->drain(&comm->device);
         peer_nccl_destroy(comm->nccl, !together);
-        if (comm->ipc.ok)
-            peer_ipc_destroy(comm, together && peer_ipc_leave(comm));
+        if (comm->peers.ok)
+            peer_transport_destroy(comm, together && peer_transport_leave(comm));
         comm->device.ops->close(&comm->device);
     }
     if (comm->boot != NULL)
@@ -432,8 +444,8 @@ int PEER_Comm_abort(PEER_Comm comm)
     if (status != PEER_SUCCESS)
         return status;
     comm->aborted = 1;
-    if (comm->ipc.control != NULL && comm->ipc.control->failed == PEER_SUCCESS)
-        comm->ipc.control->failed = PEER_ERR_ABORTED;
+    if (comm->peers.control != NULL && comm->peers.control->failed == PEER_SUCCESS)
+        comm->peers.control->failed = PEER_ERR_ABORTED;
     if (comm->nccl != NULL)
         peer_nccl_abort(comm->nccl);
     return PEER_SUCCESS;
@@ -512,7 +524,7 @@ int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
     if (info_used == NULL)
         return peer_error(PEER_ERR_ARG, "info_used is NULL");
     snprintf(nodes, sizeof nodes, "%d", comm->nnodes);
-    snprintf(memory, sizeof memory, "%llu", (unsigned long long)peer_ipc_memory(comm));
+    snprintf(memory, sizeof memory, "%llu", (unsigned long long)peer_transport_memory(comm));
     snprintf(create, sizeof create, "%llu", (unsigned long long)comm->create_ms);
     if (comm->nccl != NULL)
         version_text(peer_nccl_version(comm->nccl), nccl, sizeof nccl);

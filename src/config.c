@@ -46,15 +46,14 @@ struct row {
 static const char *const device_words[] = {
     [PEER_DEVICE_AUTO] = "auto", [PEER_DEVICE_CUDA] = "cuda", [PEER_DEVICE_HOST] = "host", NULL};
 
-static const char *const transport_words[] = {[PEER_TRANSPORT_AUTO] = "auto",
-                                              [PEER_TRANSPORT_IPC] = "ipc",
-                                              [PEER_TRANSPORT_NCCL] = "nccl",
-                                              [PEER_TRANSPORT_MPI] = "mpi",
-                                              NULL};
+static const char *const transport_words[] = {
+    [PEER_TRANSPORT_AUTO] = "auto", [PEER_TRANSPORT_IPC] = "ipc", [PEER_TRANSPORT_SHM] = "shm",
+    [PEER_TRANSPORT_NCCL] = "nccl", [PEER_TRANSPORT_MPI] = "mpi", NULL};
 
 #define NAME_TEXT(name, text) [name] = text,
 static const char *const algorithm_words[] = {PEER_ALGORITHMS(NAME_TEXT) NULL};
 static const char *const protocol_words[] = {PEER_PROTOCOLS(NAME_TEXT) NULL};
+static const char *const direction_words[] = {PEER_DIRECTIONS(NAME_TEXT) NULL};
 #undef NAME_TEXT
 
 /* The members of a row from kind to legal. */
@@ -70,7 +69,7 @@ static const struct row rows[] = {
     {"PEER_TRANSPORT", "auto", 0, WORD(transport, transport_words),
      "what moves the data: peers' mapped memory, NCCL, or MPI through host memory"},
     {"PEER_ALGORITHM", "auto", 0, PLAN(algorithm),
-     "algorithm and protocol of the peer kernels; auto: by size and ranks"},
+     "algorithm, protocol and direction of the peer kernels; auto: by size and ranks"},
     {"PEER_BLOCKS", "auto", AUTO, NUMBER(blocks, 1, PEER_MAX_BLOCKS, 1),
      "blocks of a peer kernel; auto: by size and ranks"},
     {"PEER_THREADS", "auto", AUTO, NUMBER(threads, 32, PEER_MAX_THREADS, 32),
@@ -108,22 +107,25 @@ static bool parse_word(const char *const *words, const char *text, size_t length
     return false;
 }
 
+/* "auto", or ALGORITHM[.PROTOCOL][.DIRECTION] */
 static bool parse_plan(const char *text, struct peer_config *config)
 {
+    uint32_t algorithm = PEER_CHOICE_AUTO, protocol = PEER_CHOICE_AUTO, direction = PEER_CHOICE_AUTO;
     size_t length = strcspn(text, ".");
-    uint32_t algorithm, protocol = PEER_CHOICE_AUTO;
 
-    if (strcmp(text, "auto") == 0) {
-        config->algorithm = config->protocol = PEER_CHOICE_AUTO;
-        return true;
+    if (strcmp(text, "auto") != 0) {
+        if (!parse_word(algorithm_words, text, length, &algorithm))
+            return false;
+        text += length;
+        length = *text == '.' ? 1 + strcspn(text + 1, ".") : 0;
+        if (length > 0 && parse_word(protocol_words, text + 1, length - 1, &protocol))
+            text += length;
+        if (*text == '.' && !parse_word(direction_words, text + 1, strlen(text + 1), &direction))
+            return false;
     }
-    if (!parse_word(algorithm_words, text, length, &algorithm))
-        return false;
-    text += length;
-    if (*text == '.' && !parse_word(protocol_words, text + 1, strlen(text + 1), &protocol))
-        return false;
     config->algorithm = algorithm;
     config->protocol = protocol;
+    config->direction = direction;
     return true;
 }
 
@@ -222,6 +224,8 @@ static void append_legal(char *text, const struct row *row)
         append_words(text, "", algorithm_words);
         append(text, " with or without ");
         append_words(text, ".", protocol_words);
+        append(text, ", with or without ");
+        append_words(text, ".", direction_words);
         break;
     case KIND_NUMBER:
         if (row->flags & AUTO)
@@ -254,6 +258,8 @@ static void append_value(char *text, const struct row *row, const struct peer_co
                config->algorithm == PEER_CHOICE_AUTO ? "auto" : algorithm_words[config->algorithm]);
         if (config->protocol != PEER_CHOICE_AUTO)
             append(text, ".%s", protocol_words[config->protocol]);
+        if (config->direction != PEER_CHOICE_AUTO)
+            append(text, ".%s", direction_words[config->direction]);
         break;
     case KIND_NUMBER:
         append_number(text, row,

@@ -157,14 +157,16 @@ static void cuda_state_free(struct peer_device *device, void *state)
 
 static int cuda_slab_alloc(struct peer_device *device, size_t bytes, struct peer_mapping *slab)
 {
+    int status = cuda_state_alloc(device, bytes, &slab->base);
     slab->bytes = bytes;
-    return cuda_state_alloc(device, bytes, &slab->base);
+    slab->there = slab->base;
+    return status;
 }
 
 static void cuda_slab_free(struct peer_device *device, struct peer_mapping *slab)
 {
     cuda_state_free(device, slab->base);
-    slab->base = NULL;
+    *slab = (struct peer_mapping){0};
 }
 
 static int cuda_slab_export(struct peer_device *device, const struct peer_mapping *slab,
@@ -186,6 +188,7 @@ static int cuda_slab_import(struct peer_device *device, const struct peer_handle
     if (code != cudaSuccess)
         mapping->base = NULL;
     mapping->bytes = bytes;
+    mapping->there = mapping->base;
     return cuda_error("cudaIpcOpenMemHandle", code);
 }
 
@@ -194,7 +197,7 @@ static void cuda_slab_close(struct peer_device *device, struct peer_mapping *map
     (void)device;
     if (mapping->base != NULL)
         (void)cudaIpcCloseMemHandle(mapping->base);
-    mapping->base = NULL;
+    *mapping = (struct peer_mapping){0};
 }
 
 static void cuda_slab_settled(struct peer_device *device, struct peer_mapping *slab)
@@ -214,7 +217,8 @@ static int cuda_host_register(struct peer_device *device, void *base, size_t byt
 static void cuda_host_unregister(struct peer_device *device, void *base)
 {
     (void)device;
-    (void)cudaHostUnregister(base);
+    if (cudaHostUnregister(base) != cudaSuccess)
+        (void)cudaGetLastError();
 }
 
 static int cuda_check_buffer(struct peer_device *device, const char *name, const void *buffer)
@@ -362,6 +366,16 @@ static int cuda_drain(struct peer_device *device)
     return status;
 }
 
+static const struct peer_transport cuda_ipc = {
+    .name = "ipc",
+    .slab_alloc = cuda_slab_alloc,
+    .slab_free = cuda_slab_free,
+    .slab_export = cuda_slab_export,
+    .slab_import = cuda_slab_import,
+    .slab_close = cuda_slab_close,
+    .slab_settled = cuda_slab_settled,
+};
+
 const struct peer_device_ops peer_device_cuda = {
     .name = "cuda",
     .vector_bytes = peer_vector_cuda,
@@ -372,12 +386,7 @@ const struct peer_device_ops peer_device_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .identify = cuda_identify,
-    .slab_alloc = cuda_slab_alloc,
-    .slab_free = cuda_slab_free,
-    .slab_export = cuda_slab_export,
-    .slab_import = cuda_slab_import,
-    .slab_close = cuda_slab_close,
-    .slab_settled = cuda_slab_settled,
+    .ipc = &cuda_ipc,
     .state_alloc = cuda_state_alloc,
     .state_free = cuda_state_free,
     .fill = cuda_fill,

@@ -116,6 +116,7 @@ static int host_slab_alloc(struct peer_device *device, size_t bytes, struct peer
     }
     close(fd);
     slab->bytes = bytes;
+    slab->there = slab->base;
     return PEER_SUCCESS;
 }
 
@@ -167,6 +168,7 @@ static int host_slab_import(struct peer_device *device, const struct peer_handle
                           strerror(errno));
     }
     mapping->bytes = bytes;
+    mapping->there = mapping->base;
     return PEER_SUCCESS;
 }
 
@@ -273,6 +275,16 @@ static int host_drain(struct peer_device *device)
     return PEER_SUCCESS;
 }
 
+static const struct peer_transport host_ipc = {
+    .name = "ipc",
+    .slab_alloc = host_slab_alloc,
+    .slab_free = host_slab_free,
+    .slab_export = host_slab_export,
+    .slab_import = host_slab_import,
+    .slab_close = host_slab_close,
+    .slab_settled = host_slab_settled,
+};
+
 const struct peer_device_ops peer_device_host = {
     .name = "host",
     .vector_bytes = host_vector_bytes,
@@ -283,12 +295,7 @@ const struct peer_device_ops peer_device_host = {
     .open = host_open,
     .close = host_close,
     .identify = host_identify,
-    .slab_alloc = host_slab_alloc,
-    .slab_free = host_slab_free,
-    .slab_export = host_slab_export,
-    .slab_import = host_slab_import,
-    .slab_close = host_slab_close,
-    .slab_settled = host_slab_settled,
+    .ipc = &host_ipc,
     .state_alloc = host_state_alloc,
     .state_free = host_state_free,
     .fill = host_fill,

@@ -31,7 +31,7 @@ static int recorded_ranks(const struct peer_comm *comm)
 {
     int recorded = 0;
     for (int r = 0; r < comm->size; r++)
-        recorded += comm->ipc.control->rank[r].status != PEER_SUCCESS;
+        recorded += comm->peers.control->rank[r].status != PEER_SUCCESS;
     return recorded;
 }
 
@@ -51,7 +51,7 @@ static int missing_ranks(const struct peer_comm *comm, char *text, size_t text_b
     size_t used = 0;
     text[0] = '\0';
     for (int r = 0; r < comm->size && used < text_bytes; r++)
-        if (comm->ipc.control->rank[r].status == PEER_SUCCESS)
+        if (comm->peers.control->rank[r].status == PEER_SUCCESS)
             used += (size_t)snprintf(text + used, text_bytes - used, "%s%d", missing++ > 0 ? ", " : "", r);
     return missing;
 }
@@ -59,7 +59,7 @@ static int missing_ranks(const struct peer_comm *comm, char *text, size_t text_b
 /* The record that tells most: this rank's own, or the first there is. */
 static const struct peer_record *record_of(const struct peer_comm *comm)
 {
-    const struct peer_control *control = comm->ipc.control;
+    const struct peer_control *control = comm->peers.control;
     const struct peer_record *record = &control->rank[comm->rank];
     for (int r = 0; r < comm->size && record->status == PEER_SUCCESS; r++)
         record = &control->rank[r];
@@ -88,8 +88,8 @@ int peer_fault_check(struct peer_comm *comm)
     int status = comm->status;
     if (status != PEER_SUCCESS)
         return peer_error(status, "the communicator is broken since: %s", comm->status_text);
-    if (comm->ipc.control != NULL)
-        status = comm->ipc.control->failed;
+    if (comm->peers.control != NULL)
+        status = comm->peers.control->failed;
     if (status == PEER_SUCCESS && comm->aborted)
         status = PEER_ERR_ABORTED;
     if (status == PEER_SUCCESS)

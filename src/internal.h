@@ -50,6 +50,7 @@ enum peer_device_choice { PEER_DEVICE_AUTO, PEER_DEVICE_CUDA, PEER_DEVICE_HOST }
 enum peer_transport_choice {
     PEER_TRANSPORT_AUTO,
     PEER_TRANSPORT_IPC,
+    PEER_TRANSPORT_SHM,
     PEER_TRANSPORT_NCCL,
     PEER_TRANSPORT_MPI
 };
@@ -62,6 +63,7 @@ struct peer_config {
     uint32_t transport;     /* enum peer_transport_choice */
     uint32_t algorithm;     /* enum peer_algorithm, or PEER_CHOICE_AUTO */
     uint32_t protocol;      /* enum peer_protocol, or PEER_CHOICE_AUTO */
+    uint32_t direction;     /* enum peer_direction, or PEER_CHOICE_AUTO */
     uint32_t blocks;        /* 0: auto */
     uint32_t threads;       /* 0: auto */
     uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
@@ -90,10 +92,27 @@ void peer_config_print(FILE *to, const struct peer_config *config);
 
 /* ---- select.c: from a call to a plan -------------------------------------------------------------------- */
 
-enum peer_path { PEER_PATH_SELF, PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI };
+enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF };
 
-/* What joins the ranks: the CPU's caches, the memory of the one GPU that they share, or PCIe. */
-enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE };
+/* What joins the ranks: the CPU's caches, the memory of the one GPU that they share, PCIe, or PCIe to the host's
+ * memory. */
+enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE, PEER_LINK_SHM, PEER_N_LINKS };
+
+/* A row of a selection table: the first serves whose link and collective are the query's, whose range holds its
+ * ranks, and whose max_bytes is no less than its message. */
+struct peer_row {
+    uint32_t link;       /* enum peer_link */
+    uint32_t collective; /* enum peer_collective, or a set of them, see select.c */
+    uint32_t min_ranks, max_ranks;
+    uint64_t max_bytes;
+    uint32_t algorithm;
+    uint32_t protocol;
+    uint32_t blocks;    /* at most */
+    uint32_t threads;   /* of a block; the host device has one */
+    uint32_t direction; /* enum peer_direction */
+    uint32_t pieces;    /* that a message is cut into at least, so that they overlap; 0 is 1 */
+    uint32_t path;      /* enum peer_path: PEER_PATH_PEER or PEER_PATH_NCCL */
+};
 
 /* What selection knows. Pure: equal on all ranks for the same call. */
 struct peer_query {
@@ -108,16 +127,21 @@ struct peer_query {
     uint32_t
         max_blocks; /* of a grid, and of all its blocks together: what is resident on every rank at once, */
     uint32_t max_threads; /* while another communicator's call is as well */
-    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol) and 0 (blocks, threads) */
-    uint32_t algorithm, protocol, blocks, threads;
+    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol, direction) and 0 (blocks, threads) */
+    uint32_t algorithm, protocol, direction, blocks, threads;
+    /* looked at before the built-in ones: PEER_TABLE's; may be NULL */
+    const struct peer_row *rows;
+    size_t nrows;
 };
 
 struct peer_plan {
     enum peer_path path;
-    uint32_t algorithm; /* these four for PEER_PATH_PEER alone */
+    uint32_t algorithm; /* these six for PEER_PATH_PEER alone */
     uint32_t protocol;
+    uint32_t direction;
     uint32_t blocks;
     uint32_t threads;
+    uint32_t pieces;
     const char *reason; /* static text: the row, or why not the peer path */
 };
 
@@ -126,9 +150,12 @@ const char *peer_collective_name(uint32_t collective);
 /* "ipc oneshot.line 14x256", "nccl", ... into text; transport is the peer path's name. */
 void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes);
 const char *peer_link_name(enum peer_link link);
-/* The row that a query falls in, or "none"; every row of the table. For peer_info. */
+/* The row that a query falls in, or "none"; every built-in row. For peer_info. */
 void peer_select_print_row(FILE *to, const struct peer_query *query);
 void peer_select_print(FILE *to);
+/* A row as one line of text, of which PEER_TABLE's files are made, and back: false with the reason in `why`. */
+void peer_row_text(const struct peer_row *row, char *text, size_t text_bytes);
+bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes);
 
 /* ---- bootstrap.c: the ranks before there is a peer path --------------------------------------------------- */
 
@@ -172,10 +199,12 @@ struct peer_device {
 struct peer_mapping {
     void *base;
     size_t bytes;
-    char name[PEER_NAME_BYTES]; /* host device: of the segment, until it is settled */
+    void *there;                /* base, as kernels reach it */
+    char name[PEER_NAME_BYTES]; /* of a shared segment, until it is settled */
 };
 
 struct peer_identity;
+struct peer_transport;
 
 struct peer_device_ops {
     const char *name;
@@ -191,16 +220,9 @@ struct peer_device_ops {
     void (*close)(struct peer_device *device);
     /* Fills in the device's part of an identity. */
     int (*identify)(struct peer_device *device, struct peer_identity *id);
-    /* Memory that peers map; private memory for the state. Both cleared. */
-    int (*slab_alloc)(struct peer_device *device, size_t bytes, struct peer_mapping *slab);
-    void (*slab_free)(struct peer_device *device, struct peer_mapping *slab);
-    int (*slab_export)(struct peer_device *device, const struct peer_mapping *slab,
-                       struct peer_handle *handle);
-    int (*slab_import)(struct peer_device *device, const struct peer_handle *handle, size_t bytes,
-                       struct peer_mapping *mapping);
-    void (*slab_close)(struct peer_device *device, struct peer_mapping *mapping);
-    /* All ranks have imported: nothing of the slab need be findable by name any more. */
-    void (*slab_settled)(struct peer_device *device, struct peer_mapping *slab);
+    /* Transport ipc for this device. */
+    const struct peer_transport *ipc;
+    /* Private memory for the state, cleared. */
     int (*state_alloc)(struct peer_device *device, size_t bytes, void **state);
     void (*state_free)(struct peer_device *device, void *state);
     /* Sets nwords 32-bit words; copies to and from device memory. All have finished on return. */
@@ -292,6 +314,8 @@ bool peer_collective_rooted(uint32_t collective);
 bool peer_request_empty(const struct peer_request *q, int size);
 /* Elements of the largest block that any rank sends to another; 0 where not all ranks know it. */
 size_t peer_request_largest(const struct peer_request *q, int size);
+/* Whatever a rank sends, all to whom it sends get the same. */
+bool peer_request_shares(const struct peer_request *q);
 /* Every rank gets data of every other, as all ranks know. */
 bool peer_request_meets(const struct peer_request *q, int size);
 /* The arrays that there are, in a fixed order; returns their number. */
@@ -313,13 +337,14 @@ int peer_request_run(struct peer_comm *comm, const struct peer_request *q);
 struct peer_nccl;
 
 /* The peer path: slabs, state, control. Empty (ok false) where another path serves. */
-struct peer_ipc {
+struct peer_peers {
     bool ok;
     bool line_ok;
+    const struct peer_transport *transport;
+    uint64_t staging;                         /* PEER_STAGING_BYTES, auto settled */
     struct peer_mapping slab[PEER_MAX_PEERS]; /* rank r's; this rank's own is its allocation */
     struct peer_mapping control_segment;
-    struct peer_control *control; /* as the host reaches it */
-    void *control_there;          /* as the kernels do */
+    struct peer_control *control; /* as the host reaches it; kernels: control_segment.there */
     void *state;
 };
 
@@ -342,12 +367,13 @@ struct peer_comm {
     struct peer_config config;
     struct peer_identity *ids; /* of all ranks */
     struct peer_device device;
-    struct peer_ipc ipc;
+    struct peer_peers peers;
     struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
     char nccl_reason[256];
     char *staging;                    /* of the MPI fallback, made at its first call */
     uint32_t max_blocks, max_threads; /* of a grid, see struct peer_query */
-    enum peer_link link;
+    enum peer_link link;              /* where the staging lies */
+    bool one_gpu;                     /* that all ranks share */
     struct peer_pace pace;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
     uint64_t create_ms;     /* that PEER_Comm_create took here */
@@ -359,20 +385,38 @@ struct peer_comm {
     struct peer_last_call last;
 };
 
-/* ---- transport_ipc.c, probe.c, fault.c -------------------------------------------------------------------- */
+/* ---- transport*.c, probe.c, fault.c ----------------------------------------------------------------------- */
 
-/* Collective: slabs made, exchanged, opened, probed. PEER_SUCCESS with ipc->ok false and the reason in `why`
- * where the ranks can't reach each other: all ranks alike. */
-int peer_ipc_create(struct peer_comm *comm, char *why, size_t why_bytes);
+/* How a slab is made, and reached by its owner's peers. Each sets the mapping's base and there. */
+struct peer_transport {
+    const char *name;
+    int (*slab_alloc)(struct peer_device *device, size_t bytes, struct peer_mapping *slab);
+    void (*slab_free)(struct peer_device *device, struct peer_mapping *slab);
+    int (*slab_export)(struct peer_device *device, const struct peer_mapping *slab,
+                       struct peer_handle *handle);
+    int (*slab_import)(struct peer_device *device, const struct peer_handle *handle, size_t bytes,
+                       struct peer_mapping *mapping);
+    void (*slab_close)(struct peer_device *device, struct peer_mapping *mapping);
+    /* All ranks have imported: nothing of the slab need be findable by name any more. */
+    void (*slab_settled)(struct peer_device *device, struct peer_mapping *slab);
+};
+
+/* The host's memory, which all devices reach. (Each device has its ipc.) */
+extern const struct peer_transport peer_transport_shm;
+
+/* Collective: slabs made, exchanged, opened, probed. PEER_SUCCESS with comm->peers.ok false and the reason in
+ * `why` where the ranks can't reach each other so: all ranks alike. */
+int peer_transport_create(struct peer_comm *comm, const struct peer_transport *transport, char *why,
+                          size_t why_bytes);
 /* Says that this rank makes no more calls, and waits until all ranks have. False if the communicator has failed, or
  * a rank has not come within the deadline of a wait. */
-bool peer_ipc_leave(struct peer_comm *comm);
+bool peer_transport_leave(struct peer_comm *comm);
 /* Unmaps the peers' slabs, and frees this rank's when no peer maps it any more. together: all ranks are here. */
-void peer_ipc_destroy(struct peer_comm *comm, bool together);
-/* Bytes of the device's memory that this rank's part takes. */
-uint64_t peer_ipc_memory(const struct peer_comm *comm);
+void peer_transport_destroy(struct peer_comm *comm, bool together);
+/* Bytes that this rank's part takes, of the device's memory, or under transport shm of the host's. */
+uint64_t peer_transport_memory(const struct peer_comm *comm);
 /* The fields of a call that depend on the communicator alone. */
-void peer_ipc_call(struct peer_comm *comm, struct peer_call *call);
+void peer_transport_call(struct peer_comm *comm, struct peer_call *call);
 
 /* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. */
 int peer_probe(struct peer_comm *comm, bool *ok, bool *line_ok, char *why, size_t why_bytes);

@@ -17,7 +17,7 @@ static int probe_here(struct peer_comm *comm, struct peer_probe_result *result)
 {
     struct peer_call call = {.collective = PEER_COLL_BARRIER, .blocks = 1};
     uint64_t limit_ns = (uint64_t)PROBE_TIMEOUT_MS * 1000000;
-    peer_ipc_call(comm, &call);
+    peer_transport_call(comm, &call);
     call.threads = comm->device.ops == &peer_device_host ? 1 : 128;
     if (call.timeout_ns > limit_ns)
         call.timeout_ns = limit_ns;

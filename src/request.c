@@ -127,6 +127,12 @@ size_t peer_request_largest(const struct peer_request *q, int size)
     return largest;
 }
 
+bool peer_request_shares(const struct peer_request *q)
+{
+    return q->collective == PEER_COLL_ALLGATHER || q->collective == PEER_COLL_ALLGATHERV ||
+           (q->collective == PEER_COLL_BCAST && q->step != PEER_STEP_SCATTER);
+}
+
 bool peer_request_meets(const struct peer_request *q, int size)
 {
     const size_t *counts = common_counts(q);

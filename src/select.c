@@ -2,20 +2,11 @@
  * reading them is pure, so all ranks choose alike. */
 #include "internal.h"
 
-#include "peercoll.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* The first row serves whose link and collective are the query's, whose rank range holds its ranks and whose
- * max_bytes is no less than its message. */
-struct row {
-    enum peer_link link;
-    uint32_t collective; /* enum peer_collective, or a set of them */
-    uint32_t min_ranks, max_ranks;
-    uint64_t max_bytes;
-    enum peer_algorithm algorithm;
-    enum peer_protocol protocol;
-    uint32_t blocks;  /* at most */
-    uint32_t threads; /* of a block; the host device has one */
-};
+#include "peercoll.h"
 
 #define ANY_BYTES UINT64_MAX
 #define KIB       UINT64_C(1024)
@@ -28,52 +19,77 @@ struct row {
 #define HOST  PEER_LINK_HOST
 #define LOCAL PEER_LINK_LOCAL
 #define WIRE  PEER_LINK_WIRE
+#define SHM   PEER_LINK_SHM
 
-static const struct row rows[] = {
+/* A row of the peer kernels. */
+#define PUSH(link, set, min, max, bytes, algorithm, protocol, blocks, threads)                               \
+    {                                                                                                        \
+        link, set, min, max, bytes, PEER_ALGO_##algorithm, PEER_PROTO_##protocol, blocks, threads,           \
+            PEER_PUSH, 1, PEER_PATH_PEER                                                                     \
+    }
+#define PULL(link, set, min, max, bytes, algorithm, protocol, blocks, threads, pieces)                       \
+    {                                                                                                        \
+        link, set, min, max, bytes, PEER_ALGO_##algorithm, PEER_PROTO_##protocol, blocks, threads,           \
+            PEER_PULL, pieces, PEER_PATH_PEER                                                                \
+    }
+
+static const struct peer_row rows[] = {
     /* Two and more ranks on two cores, see docs/results. */
-    {HOST, PEER_COLL_ALLREDUCE, 2, 2, 16, PEER_ALGO_ONESHOT, PEER_PROTO_LL, 1, 1},
-    {HOST, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, ROOTED, 2, 16, 16, PEER_ALGO_ONESHOT, PEER_PROTO_LL, 1, 1},
-    {HOST, WHOLE, 3, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, WHOLE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 1, 1},
-    {HOST, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 1},
+    PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, 16, ONESHOT, LL, 1, 1),
+    PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 1, 1),
+    PUSH(HOST, PEER_COLL_ALLREDUCE, 3, 16, 16 * KIB, ONESHOT, FLAG, 1, 1),
+    PUSH(HOST, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 1, 1),
+    PUSH(HOST, ROOTED, 2, 16, 16, ONESHOT, LL, 1, 1),
+    PUSH(HOST, WHOLE, 3, 16, 64 * KIB, ONESHOT, FLAG, 1, 1),
+    PUSH(HOST, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 1, 1),
+    PUSH(HOST, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 1),
     /* Ranks that share one GPU: its memory is the wire. Measured on an H200, see docs/results. */
-    {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 128},
-    {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 64, 256},
-    {LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 1024 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 64, 512},
-    {LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 96 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
-    {LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 640 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
-    {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, PEER_ALGO_TWOSHOT, PEER_PROTO_LINE, 16, 512},
-    {LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 64, 512},
-    {LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
-    {LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 16, 512},
-    {LOCAL, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {LOCAL, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 64, 512},
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 48 * KIB, ONESHOT, LINE, 32, 128),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 1024 * KIB, ONESHOT, FLAG, 64, 512),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 96 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 640 * KIB, ONESHOT, FLAG, 32, 512),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, TWOSHOT, LINE, 16, 512),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
+    PUSH(LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
+    PUSH(LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 16, 512),
+    PUSH(LOCAL, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
     /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
      * fence of some 2 us, oneshot moves n/2 times the bytes of twoshot, which costs one more latency of 1 us;
      * 50 GB/s for two ranks, half of that for more, which then share links. */
-    {WIRE, PEER_COLL_ALLREDUCE, 2, 2, 256 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 64, 256},
-    {WIRE, PEER_COLL_ALLREDUCE, 3, 4, 32 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
-    {WIRE, PEER_COLL_ALLREDUCE, 5, 16, 8 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 16, 256},
-    {WIRE, PEER_COLL_ALLREDUCE, 3, 16, 256 * KIB, PEER_ALGO_TWOSHOT, PEER_PROTO_LINE, 32, 256},
-    {WIRE, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 32, 512},
-    {WIRE, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 1, 32},
-    {WIRE, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
-    {WIRE, EVERY, 2, 16, 64 * KIB, PEER_ALGO_ONESHOT, PEER_PROTO_LINE, 32, 256},
-    {WIRE, WHOLE, 2, 2, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
-    {WIRE, WHOLE, 3, 16, ANY_BYTES, PEER_ALGO_TWOSHOT, PEER_PROTO_FLAG, 32, 512},
-    {WIRE, EVERY, 2, 16, ANY_BYTES, PEER_ALGO_ONESHOT, PEER_PROTO_FLAG, 32, 512},
+    PUSH(WIRE, PEER_COLL_ALLREDUCE, 2, 2, 256 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(WIRE, PEER_COLL_ALLREDUCE, 3, 4, 32 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(WIRE, PEER_COLL_ALLREDUCE, 5, 16, 8 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(WIRE, PEER_COLL_ALLREDUCE, 3, 16, 256 * KIB, TWOSHOT, LINE, 32, 256),
+    PUSH(WIRE, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
+    PUSH(WIRE, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
+    PUSH(WIRE, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PUSH(WIRE, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(WIRE, WHOLE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PUSH(WIRE, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
+    PUSH(WIRE, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    /* Host memory behind PCIe: what all ranks want is written once and read by all. */
+    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, 128 * KIB, ONESHOT, LINE, 32, 128, 1),
+    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, 2 * KIB, ONESHOT, LINE, 16, 128, 1),
+    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, 128 * KIB, TWOSHOT, LINE, 16, 256, 1),
+    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512, 8),
+    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512, 8),
+    PUSH(SHM, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
+    PUSH(SHM, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PULL(SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256, 1),
+    PULL(SHM, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512, 1),
+    PULL(SHM, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512, 1),
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
 
 #define NAME(name, text) text,
-static const char *const link_names[] = {"host", "local", "wire"};
+static const char *const link_names[PEER_N_LINKS] = {"host", "local", "wire", "shm"};
 static const char *const algorithm_names[] = {PEER_ALGORITHMS(NAME)};
 static const char *const protocol_names[] = {PEER_PROTOCOLS(NAME)};
+static const char *const direction_names[] = {PEER_DIRECTIONS(NAME)};
 static const char *const collective_names[] = {PEER_COLLECTIVES(NAME)};
 #undef NAME
 
@@ -84,16 +100,23 @@ static bool in_set(uint32_t set, uint32_t collective)
            (set == WHOLE && whole);
 }
 
-static const struct row *row_of(const struct peer_query *query)
+static const struct peer_row *row_among(const struct peer_row *among, size_t n,
+                                        const struct peer_query *query)
 {
-    for (size_t i = 0; i < ROWS; i++) {
-        const struct row *row = &rows[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct peer_row *row = &among[i];
         if (row->link == query->link && in_set(row->collective, query->collective) &&
             row->min_ranks <= query->nranks && query->nranks <= row->max_ranks &&
-            query->nbytes <= row->max_bytes)
+            query->nbytes <= row->max_bytes && (row->path != PEER_PATH_NCCL || query->nccl_ok))
             return row;
     }
     return NULL;
+}
+
+static const struct peer_row *row_of(const struct peer_query *query)
+{
+    const struct peer_row *row = row_among(query->rows, query->nrows, query);
+    return row != NULL ? row : row_among(rows, ROWS, query);
 }
 
 /* Blocks that have something to do: every thread at least one pack of 12 bytes. All, where the size is not
@@ -117,29 +140,42 @@ static bool has_twoshot(uint32_t collective)
     return collective == PEER_COLL_ALLREDUCE || in_set(WHOLE, collective);
 }
 
-struct peer_plan peer_select(const struct peer_query *query)
+/* What the settings force, or the row's. */
+static uint32_t choose(uint32_t forced, uint32_t row)
 {
-    const struct row *row = row_of(query);
+    return forced != PEER_CHOICE_AUTO ? forced : row;
+}
+
+static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row)
+{
     struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = "the table"};
-    if (query->nranks == 1)
-        return (struct peer_plan){.path = PEER_PATH_SELF, .reason = "one rank"};
-    if (!query->peer_ok || row == NULL) {
-        plan.path = query->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI;
-        plan.reason = query->nranks > PEER_MAX_PEERS ? "more ranks than the peer kernels serve"
-                      : query->nccl_ok               ? "no peer path"
-                                                     : "neither a peer path nor an NCCL that serves the call";
-        return plan;
-    }
     plan.algorithm = row->algorithm;
-    if (query->algorithm != PEER_CHOICE_AUTO && has_twoshot(query->collective))
-        plan.algorithm = query->algorithm;
-    plan.protocol = query->protocol != PEER_CHOICE_AUTO ? query->protocol : row->protocol;
+    if (has_twoshot(query->collective))
+        plan.algorithm = choose(query->algorithm, row->algorithm);
+    plan.protocol = choose(query->protocol, row->protocol);
     if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
         plan.protocol = PEER_PROTO_LL;
+    plan.direction = choose(query->direction, row->direction);
+    plan.pieces = row->pieces > 0 ? row->pieces : 1;
     plan.threads = query->threads != 0 && query->link != PEER_LINK_HOST ? query->threads : row->threads;
     plan.blocks = query->blocks != 0 ? query->blocks : busy_blocks(query, &plan, row->blocks);
     plan.threads = at_most(plan.threads, query->max_threads);
     plan.blocks = at_most(at_most(plan.blocks, query->max_blocks), query->max_threads / plan.threads);
+    return plan;
+}
+
+struct peer_plan peer_select(const struct peer_query *query)
+{
+    const struct peer_row *row = row_of(query);
+    struct peer_plan plan = {.path = query->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI};
+    if (query->nranks == 1)
+        return (struct peer_plan){.path = PEER_PATH_SELF, .reason = "one rank"};
+    if (query->peer_ok && row != NULL && row->path == PEER_PATH_PEER)
+        return peer_plan_of(query, row);
+    plan.reason = query->nranks > PEER_MAX_PEERS ? "more ranks than the peer kernels serve"
+                  : query->peer_ok               ? "the table"
+                  : query->nccl_ok               ? "no peer path"
+                                                 : "neither a peer path nor an NCCL that serves the call";
     return plan;
 }
 
@@ -148,14 +184,28 @@ const char *peer_collective_name(uint32_t collective)
     return collective < PEER_N_COLLECTIVES ? collective_names[collective] : "?";
 }
 
+/* "oneshot.line 14x256", "twoshot.flag.pull 32x512/8"; with a blank between the two words if `wide` is 0. */
+static void way_text(uint32_t algorithm, uint32_t protocol, uint32_t direction, int wide, uint32_t blocks,
+                     uint32_t threads, uint32_t pieces, char *text, size_t text_bytes)
+{
+    char way[48];
+    snprintf(way, sizeof way, "%s.%s%s%s", algorithm_names[algorithm], protocol_names[protocol],
+             direction != PEER_PUSH ? "." : "", direction != PEER_PUSH ? direction_names[direction] : "");
+    snprintf(text, text_bytes, pieces > 1 ? "%-*s %ux%u/%u" : "%-*s %ux%u", wide, way, blocks, threads,
+             pieces);
+}
+
 void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes)
 {
-    static const char *const paths[] = {"self", "peer", "nccl", "mpi"};
-    if (plan->path != PEER_PATH_PEER)
+    static const char *const paths[] = {"peer", "nccl", "mpi", "self"};
+    char way[64];
+    if (plan->path != PEER_PATH_PEER) {
         snprintf(text, text_bytes, "%s", paths[plan->path]);
-    else
-        snprintf(text, text_bytes, "%s %s.%s %ux%u", transport, algorithm_names[plan->algorithm],
-                 protocol_names[plan->protocol], plan->blocks, plan->threads);
+        return;
+    }
+    way_text(plan->algorithm, plan->protocol, plan->direction, 0, plan->blocks, plan->threads, plan->pieces,
+             way, sizeof way);
+    snprintf(text, text_bytes, "%s %s", transport, way);
 }
 
 const char *peer_link_name(enum peer_link link)
@@ -163,42 +213,135 @@ const char *peer_link_name(enum peer_link link)
     return link_names[link];
 }
 
+/* ---- Rows as text ---------------------------------------------------------------------------------------- */
+
 static const char *set_name(uint32_t set)
 {
     return set == EVERY    ? "(all)"
            : set == ROOTED ? "(rooted)"
-           : set == WHOLE  ? "(bcast, reduce)"
+           : set == WHOLE  ? "(bcast,reduce)"
                            : collective_names[set];
 }
 
-static void row_text(const struct row *row, char *text, size_t text_bytes)
+void peer_row_text(const struct peer_row *row, char *text, size_t text_bytes)
 {
-    char ranks[16], bytes[24], algorithm[32];
+    char ranks[16], bytes[24], way[64] = "nccl";
     snprintf(ranks, sizeof ranks, "%u-%u", row->min_ranks, row->max_ranks);
-    snprintf(bytes, sizeof bytes, row->max_bytes == ANY_BYTES ? "any" : "%llu",
-             (unsigned long long)row->max_bytes);
-    snprintf(algorithm, sizeof algorithm, "%s.%s", algorithm_names[row->algorithm],
-             protocol_names[row->protocol]);
-    snprintf(text, text_bytes, "%-5s %-20s %-5s %-8s %-13s %ux%u", link_names[row->link],
-             set_name(row->collective), ranks, bytes, algorithm, row->blocks, row->threads);
+    snprintf(bytes, sizeof bytes, row->max_bytes == ANY_BYTES ? "any" : "%" PRIu64, row->max_bytes);
+    if (row->path == PEER_PATH_PEER)
+        way_text(row->algorithm, row->protocol, row->direction, 17, row->blocks, row->threads, row->pieces,
+                 way, sizeof way);
+    snprintf(text, text_bytes, "%-5s %-20s %-5s %-8s %s", link_names[row->link], set_name(row->collective),
+             ranks, bytes, way);
+}
+
+/* The index of a name of `length` bytes, or n. */
+static uint32_t name_index(const char *const *names, uint32_t n, const char *text, size_t length)
+{
+    uint32_t i = 0;
+    while (i < n && (strlen(names[i]) != length || memcmp(names[i], text, length) != 0))
+        i++;
+    return i;
+}
+
+/* "twoshot.flag.pull" */
+static bool parse_way(const char *text, struct peer_row *row)
+{
+    size_t length = strcspn(text, ".");
+    row->algorithm = name_index(algorithm_names, PEER_N_ALGORITHMS, text, length);
+    if (text[length] == '\0')
+        return false;
+    text += length + 1;
+    length = strcspn(text, ".");
+    row->protocol = name_index(protocol_names, PEER_N_PROTOCOLS, text, length);
+    row->direction = PEER_PUSH;
+    if (text[length] == '.')
+        row->direction =
+            name_index(direction_names, PEER_N_DIRECTIONS, text + length + 1, strlen(text + length + 1));
+    return row->algorithm < PEER_N_ALGORITHMS && row->protocol < PEER_N_PROTOCOLS &&
+           row->direction < PEER_N_DIRECTIONS;
+}
+
+static bool parse_grid(const char *text, struct peer_row *row)
+{
+    int end = 0;
+    row->pieces = 1;
+    if (sscanf(text, "%ux%u%n", &row->blocks, &row->threads, &end) != 2)
+        return false;
+    if (text[end] == '/' && sscanf(text + end, "/%u%n", &row->pieces, &(int){0}) != 1)
+        return false;
+    return row->blocks >= 1 && row->blocks <= PEER_MAX_BLOCKS && row->pieces >= 1 &&
+           (row->threads == 1 ||
+            (row->threads % 32 == 0 && row->threads > 0 && row->threads <= PEER_MAX_THREADS));
+}
+
+static bool parse_bytes_field(const char *text, uint64_t *bytes)
+{
+    char *end;
+    *bytes = ANY_BYTES;
+    if (strcmp(text, "any") == 0)
+        return true;
+    *bytes = strtoull(text, &end, 10);
+    return end != text && *end == '\0';
+}
+
+static uint32_t parse_set(const char *text)
+{
+    for (uint32_t set = EVERY; set <= WHOLE; set++)
+        if (strcmp(text, set_name(set)) == 0)
+            return set;
+    return name_index(collective_names, PEER_N_COLLECTIVES, text, strlen(text));
+}
+
+bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes)
+{
+    char link[16], collective[32], ranks[16], bytes[24], way[48], grid[32] = "";
+    int fields = sscanf(text, "%15s %31s %15s %23s %47s %31s", link, collective, ranks, bytes, way, grid);
+    const char *what = NULL;
+    memset(row, 0, sizeof *row);
+    if (fields < 5) {
+        snprintf(why, why_bytes, "it has %d fields; LINK COLLECTIVE RANKS BYTES ALGORITHM GRID are wanted",
+                 fields);
+        return false;
+    }
+    row->link = name_index(link_names, PEER_N_LINKS, link, strlen(link));
+    row->collective = parse_set(collective);
+    row->path = strcmp(way, "nccl") == 0 ? PEER_PATH_NCCL : PEER_PATH_PEER;
+    if (row->link == PEER_N_LINKS)
+        what = "LINK is none of host, local, wire, shm";
+    else if (row->collective == PEER_N_COLLECTIVES && strcmp(collective, set_name(EVERY)) != 0)
+        what = "COLLECTIVE is none that `peer_info --table' shows";
+    else if (sscanf(ranks, "%u-%u", &row->min_ranks, &row->max_ranks) != 2 || row->min_ranks > row->max_ranks)
+        what = "RANKS is no range as 2-4";
+    else if (!parse_bytes_field(bytes, &row->max_bytes))
+        what = "BYTES is neither a number nor any";
+    else if (row->path == PEER_PATH_PEER && !parse_way(way, row))
+        what = "ALGORITHM is neither nccl nor as twoshot.flag or twoshot.flag.pull";
+    else if (row->path == PEER_PATH_PEER && !parse_grid(grid, row))
+        what = "GRID is not BLOCKSxTHREADS or BLOCKSxTHREADS/PIECES, with up to 64 blocks, and 1 or a "
+               "multiple of "
+               "32 up to 512 threads";
+    if (what != NULL)
+        snprintf(why, why_bytes, "%s", what);
+    return what == NULL;
 }
 
 void peer_select_print_row(FILE *to, const struct peer_query *query)
 {
-    const struct row *row = row_of(query);
+    const struct peer_row *row = row_of(query);
     char text[128] = "none";
     if (row != NULL)
-        row_text(row, text, sizeof text);
+        peer_row_text(row, text, sizeof text);
     fprintf(to, "%s", text);
 }
 
 void peer_select_print(FILE *to)
 {
-    fprintf(to, "%-5s %-20s %-5s %-8s %-13s %s\n", "link", "collective", "ranks", "up to", "algorithm",
-            "blocks x threads, at most");
+    fprintf(to, "%-5s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
+            "blocks x threads, at most / pieces, at least");
     for (size_t i = 0; i < ROWS; i++) {
         char text[128];
-        row_text(&rows[i], text, sizeof text);
+        peer_row_text(&rows[i], text, sizeof text);
         fprintf(to, "%s\n", text);
     }
 }

@@ -54,11 +54,13 @@ static void add_count(struct counts *counts, size_t count)
 static struct peer_call geometry(PEER_Comm comm, PEER_Datatype type, int algorithm, size_t count)
 {
     struct peer_call call = {.nranks = (uint32_t)comm->size,
-                             .algorithm = (uint32_t)(algorithm / PEER_N_PROTOCOLS),
+                             .algorithm = (uint32_t)(algorithm % TRIAL_PUSHED / PEER_N_PROTOCOLS),
                              .protocol = (uint32_t)(algorithm % PEER_N_PROTOCOLS),
                              .blocks = 1,
                              .count = count,
-                             .staging = comm->config.staging_bytes};
+                             .pull_one = algorithm >= TRIAL_PUSHED,
+                             .pull_all = algorithm >= TRIAL_PUSHED,
+                             .staging = comm->peers.staging};
     peer_set_geometry(&call, (uint32_t)reference_element(type), comm->device.ops->vector_bytes());
     return call;
 }
@@ -67,7 +69,7 @@ static struct peer_call geometry(PEER_Comm comm, PEER_Datatype type, int algorit
 static void boundaries(PEER_Comm comm, PEER_Datatype type, int algorithm, size_t *pack, size_t *one,
                        size_t *piece)
 {
-    size_t low = 1, high = comm->config.staging_bytes; /* elements that fit in one piece, and that don't */
+    size_t low = 1, high = comm->peers.staging + 1; /* elements that fit in one piece, and that don't */
     TEST_INT(geometry(comm, type, algorithm, low).npieces, 1);
     TEST_TRUE(geometry(comm, type, algorithm, high).npieces > 1);
     while (high - low > 1) {
@@ -98,7 +100,7 @@ static struct counts choose_counts(PEER_Comm comm, PEER_Datatype type, int algor
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
         for (size_t d = 0; d < 3; d++)
             add_count(&counts, edges[i] - 1 + d);
-    add_count(&counts, 3 * one + 5);
+    add_count(&counts, 3 * piece + 5);
     return counts;
 }
 

@@ -191,6 +191,7 @@ static void test_plan(void)
 #define WORD(name, text) text,
     static const char *const algorithms[] = {PEER_ALGORITHMS(WORD)};
     static const char *const protocols[] = {PEER_PROTOCOLS(WORD)};
+    static const char *const directions[] = {PEER_DIRECTIONS(WORD)};
 #undef WORD
     struct peer_config config;
     char text[64];
@@ -199,11 +200,24 @@ static void test_plan(void)
         TEST_OK(load_from_environment(&config, "PEER_ALGORITHM", algorithms[a]));
         TEST_INT(config.algorithm, a);
         TEST_INT(config.protocol, PEER_CHOICE_AUTO);
+        TEST_INT(config.direction, PEER_CHOICE_AUTO);
+        snprintf(text, sizeof text, "%s.%s", algorithms[a], directions[a % PEER_N_DIRECTIONS]);
+        TEST_OK(load_from_source(&config, "algorithm", text));
+        TEST_INT(config.protocol, PEER_CHOICE_AUTO);
+        TEST_INT(config.direction, a % PEER_N_DIRECTIONS);
         for (uint32_t p = 0; p < PEER_N_PROTOCOLS; p++) {
             snprintf(text, sizeof text, "%s.%s", algorithms[a], protocols[p]);
             TEST_OK(load_from_source(&config, "algorithm", text));
             TEST_INT(config.algorithm, a);
             TEST_INT(config.protocol, p);
+            TEST_INT(config.direction, PEER_CHOICE_AUTO);
+            for (uint32_t d = 0; d < PEER_N_DIRECTIONS; d++) {
+                snprintf(text, sizeof text, "%s.%s.%s", algorithms[a], protocols[p], directions[d]);
+                TEST_OK(load_from_source(&config, "algorithm", text));
+                TEST_INT(config.algorithm, a);
+                TEST_INT(config.protocol, p);
+                TEST_INT(config.direction, d);
+            }
         }
     }
 }
@@ -216,9 +230,13 @@ static const struct {
     {"PEER_DEVICE", "device", "gpu", "auto|cuda|host"},
     {"PEER_DEVICE", "device", "", "auto|cuda|host"},
     {"PEER_DEVICE", "device", "Host", "auto|cuda|host"},
-    {"PEER_TRANSPORT", "transport", "ip", "auto|ipc|nccl|mpi"},
-    {"PEER_TRANSPORT", "transport", "ipc ", "auto|ipc|nccl|mpi"},
-    {"PEER_ALGORITHM", "algorithm", "threeshot", "oneshot|twoshot with or without .line|.ll|.flag"},
+    {"PEER_TRANSPORT", "transport", "ip", "auto|ipc|shm|nccl|mpi"},
+    {"PEER_TRANSPORT", "transport", "ipc ", "auto|ipc|shm|nccl|mpi"},
+    {"PEER_ALGORITHM", "algorithm", "threeshot",
+     "oneshot|twoshot with or without .line|.ll|.flag, with or without .push|.pull"},
+    {"PEER_ALGORITHM", "algorithm", "twoshot.pull.flag", ".push|.pull"},
+    {"PEER_ALGORITHM", "algorithm", "twoshot.flag.pull.", ".push|.pull"},
+    {"PEER_ALGORITHM", "algorithm", "auto.pull", "oneshot|twoshot"},
     {"PEER_ALGORITHM", "algorithm", "oneshot.", "oneshot|twoshot"},
     {"PEER_ALGORITHM", "algorithm", ".line", "oneshot|twoshot"},
     {"PEER_ALGORITHM", "algorithm", "line", "oneshot|twoshot"},

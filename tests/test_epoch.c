@@ -70,7 +70,7 @@ static uint32_t epoch_of(struct epoch_test *t)
 {
     struct peer_state state;
     struct peer_device *device = &t->comm->device;
-    TEST_OK(device->ops->copy(device, &state, t->comm->ipc.state, sizeof state));
+    TEST_OK(device->ops->copy(device, &state, t->comm->peers.state, sizeof state));
     return state.epoch;
 }
 
@@ -97,7 +97,7 @@ static void crossing(struct epoch_test *t, int algorithm, uint32_t boundary, uin
 static void fill_staging(struct epoch_test *t, uint32_t tag)
 {
     struct peer_device *device = &t->comm->device;
-    char *slab = t->comm->ipc.slab[t->rank].base;
+    char *slab = t->comm->peers.slab[t->rank].base;
     size_t bytes = PEER_SLAB_BYTES(t->comm->config.staging_bytes) - PEER_FLAGS_BYTES;
     bed_sync(&t->bed);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -124,7 +124,7 @@ static void relics(struct epoch_test *t, int algorithm, uint32_t boundary, uint3
 static void age_flags(struct epoch_test *t, uint32_t tag)
 {
     struct peer_device *device = &t->comm->device;
-    char *slab = t->comm->ipc.slab[t->rank].base;
+    char *slab = t->comm->peers.slab[t->rank].base;
     size_t block_bytes = PEER_MAX_PEERS * PEER_FLAG_STRIDE, set_bytes = PEER_MAX_BLOCKS * block_bytes;
     bed_sync(&t->bed);
     MPI_Barrier(MPI_COMM_WORLD);

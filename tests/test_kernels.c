@@ -25,6 +25,7 @@ struct group {
 
 struct rank {
     struct group *group;
+    uint32_t pull; /* bit 0: what one shall read, bit 1: what all shall */
     uint32_t number;
     uint32_t algorithm, protocol;
     struct peer_pace pace;
@@ -66,6 +67,9 @@ static void launch(struct rank *me, struct peer_call *call)
     call->nranks = RANKS;
     call->algorithm = me->algorithm;
     call->protocol = me->protocol;
+    call->pull_one = me->pull & 1;
+    call->pull_all = me->pull >> 1;
+    call->pieces = me->calls % 3 == 0 ? 5 : 1;
     call->blocks = 1 + me->calls % MAX_BLOCKS;
     call->threads = 1;
     call->spin = 10;
@@ -117,7 +121,8 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t protocol, uint32_t streamed)
+static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t protocol, uint32_t pull,
+                uint32_t streamed)
 {
     struct rank ranks[RANKS];
     pthread_t threads[RANKS];
@@ -127,6 +132,7 @@ static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t 
                                  .number = r,
                                  .algorithm = algorithm,
                                  .protocol = protocol,
+                                 .pull = pull,
                                  .pace.streamed = r == 0 ? 0 : streamed};
         TEST_INT(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
     }
@@ -135,8 +141,8 @@ static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t 
     for (int r = 0; r < RANKS; r++)
         if (ranks[r].wrong > 0) {
             test_begin_failure(__FILE__, __LINE__);
-            fprintf(stderr, "%s, algorithm %u, protocol %u: %u calls are wrong on thread %d", name, algorithm,
-                    protocol, ranks[r].wrong, r);
+            fprintf(stderr, "%s, algorithm %u, protocol %u, pull %u: %u calls are wrong on thread %d", name,
+                    algorithm, protocol, pull, ranks[r].wrong, r);
             test_end_failure();
         }
     TEST_INT(g->control.failed, PEER_SUCCESS);
@@ -148,10 +154,12 @@ static void run_variant(struct group *g, const char *name, const struct peer_hos
 {
     static const uint64_t staging[] = {16 << 10, 256 << 10};
     g->kernels = kernels;
-    for (uint32_t i = 0; i < 4 * TRIAL_ALGORITHMS; i++) {
+    for (uint32_t i = 0; i < 4 * TRIAL_PUSHED; i++) {
         uint32_t algorithm = i / 4;
         g->staging = staging[i % 2];
-        run(g, name, algorithm / PEER_N_PROTOCOLS, algorithm % PEER_N_PROTOCOLS, i / 2 % 2 * 1000000);
+        for (uint32_t pull = 0; pull < 4; pull++)
+            run(g, name, algorithm / PEER_N_PROTOCOLS, algorithm % PEER_N_PROTOCOLS, pull,
+                i / 2 % 2 * 1000000);
     }
 }
 

@@ -94,7 +94,7 @@ static void selection(void)
     static const uint32_t max_blocks[] = {1, 5, PEER_MAX_BLOCKS};
     for (int collective = 0; collective < PEER_N_COLLECTIVES; collective++)
         for (uint32_t ranks = 1; ranks <= PEER_MAX_PEERS; ranks++)
-            for (int link = PEER_LINK_HOST; link <= PEER_LINK_WIRE; link++)
+            for (int link = PEER_LINK_HOST; link < PEER_N_LINKS; link++)
                 for (int flags = 0; flags < 8; flags++) {
                     struct peer_query q = {.collective = (enum peer_collective)collective,
                                            .nranks = ranks,
@@ -133,6 +133,7 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
 {
     struct peer_pack pack = peer_pack_of(c->protocol, element, vector_bytes);
     bool twoshot = c->algorithm == PEER_ALGO_TWOSHOT;
+    uint64_t places = (twoshot ? c->nranks : 0) + (c->pull_all ? 1 : c->nranks);
     uint64_t per_pack = pack.data / element, parts = twoshot ? c->nranks : 1;
     uint64_t slots = c->npieces == 1 ? 1 : PEER_RING;
     TEST_INT(pack.data % element, 0);
@@ -148,12 +149,15 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     TEST_TRUE((uint64_t)c->npieces * c->piece_packs >= c->npacks);
     TEST_TRUE(c->npieces == 1 || (uint64_t)(c->npieces - 1) * c->piece_packs < c->npacks);
     TEST_INT(c->piece_packs, c->stride * parts);
-    /* Every writer's place in every region of every slot lies in the half, and the slots don't meet. */
-    TEST_TRUE((uint64_t)c->stride * pack.staged * c->nranks * (twoshot ? 2 : 1) <= c->slot_bytes);
+    /* Every place in every region of every slot lies in the half, and the slots don't meet. */
+    TEST_TRUE((uint64_t)c->stride * pack.staged * places <= c->slot_bytes);
+    TEST_INT(c->all_at, twoshot ? c->nranks * c->stride : 0);
+    TEST_TRUE(c->npieces >= c->pieces || c->stride <= 1 ||
+              (uint64_t)c->pieces * c->stride * parts < c->npacks + c->pieces * parts);
     TEST_TRUE(slots * c->slot_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     TEST_INT(c->slot_bytes % 16, 0);
     /* Calls of one piece may take turns in the half: every turn's place lies in it. */
-    TEST_TRUE((uint64_t)c->stride * pack.staged * c->nranks * (twoshot ? 2 : 1) <= c->turn_bytes);
+    TEST_TRUE((uint64_t)c->stride * pack.staged * places <= c->turn_bytes);
     TEST_INT(c->turn_bytes % 64, 0);
     TEST_TRUE(c->npieces == 1 || c->turns <= 1);
     TEST_TRUE(c->turns <= 1 || c->turns * c->turn_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
@@ -254,6 +258,8 @@ static void geometry(void)
                     struct peer_call call = {.nranks = ranks,
                                              .algorithm = (uint32_t)algorithm,
                                              .protocol = (uint32_t)protocol,
+                                             .pull_all = i / 3 % 2,
+                                             .pieces = i % 4 * i % 3,
                                              .blocks = blocks[i / 2 / 5 % 3],
                                              .staging = staging[i / 30]};
                     check_counts(call, elements[i / 2 % 5], vectors[i % 2]);

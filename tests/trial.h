@@ -9,7 +9,9 @@
 #include "reference.h"
 #include "tools/bed.h"
 
-#define TRIAL_ALGORITHMS 6 /* algorithm.protocol pairs */
+/* Pairs of algorithm and protocol, by push, then by pull. */
+#define TRIAL_PUSHED     6
+#define TRIAL_ALGORITHMS (2 * TRIAL_PUSHED)
 
 enum trial_place { TRIAL_OUT_OF_PLACE, TRIAL_IN_PLACE, TRIAL_SAME_POINTER };
 
@@ -38,7 +40,7 @@ void trial_begin(int *argc, char ***argv, int *rank, int *size);
 int trial_try_create(MPI_Comm mpi, const char *settings, PEER_Comm *comm);
 PEER_Comm trial_create(MPI_Comm mpi, const char *settings);
 void trial_free(PEER_Comm *comm);
-/* "oneshot.line" and so on, i from 0 to TRIAL_ALGORITHMS-1 */
+/* "oneshot.line", "oneshot.line.pull" and so on, i from 0 to TRIAL_ALGORITHMS-1 */
 const char *trial_algorithm(int i);
 /* The value of a key of PEER_Comm_get_info, in a buffer that the next call takes. */
 const char *trial_info(PEER_Comm comm, const char *key);
