@@ -58,6 +58,9 @@ enum peer_transport_choice {
 /* PEER_ALGORITHM=auto, in the fields of the plan that it names; "oneshot" leaves the protocol to selection. */
 #define PEER_CHOICE_AUTO UINT32_MAX
 
+/* The most that a message is cut into to overlap. */
+#define PEER_MAX_PIECES 64
+
 struct peer_config {
     uint32_t device;        /* enum peer_device_choice */
     uint32_t transport;     /* enum peer_transport_choice */
@@ -66,6 +69,7 @@ struct peer_config {
     uint32_t direction;     /* enum peer_direction, or PEER_CHOICE_AUTO */
     uint32_t blocks;        /* 0: auto */
     uint32_t threads;       /* 0: auto */
+    uint32_t pieces;        /* 0: auto */
     uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
     char nccl[256]; /* "auto", "off" or a path */
@@ -127,8 +131,8 @@ struct peer_query {
     uint32_t
         max_blocks; /* of a grid, and of all its blocks together: what is resident on every rank at once, */
     uint32_t max_threads; /* while another communicator's call is as well */
-    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol, direction) and 0 (blocks, threads) */
-    uint32_t algorithm, protocol, direction, blocks, threads;
+    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol, direction) and 0 (blocks, threads, pieces) */
+    uint32_t algorithm, protocol, direction, blocks, threads, pieces;
     /* looked at before the built-in ones: PEER_TABLE's; may be NULL */
     const struct peer_row *rows;
     size_t nrows;
