@@ -44,6 +44,11 @@ ranks() { # N ARGUMENT...
     $MPI_LAUNCH "$n" $encoder --model="$model" "$@" </dev/null
 }
 
+# One rank without mpirun, which takes its time to end when a rank fails.
+alone() { # ARGUMENT...
+    $encoder --model="$model" "$@" </dev/null
+}
+
 # The first count's vectors are what the others are compared with.
 check_ranks() { # N...
     first=
@@ -74,7 +79,7 @@ bad() { # PATTERN COMMAND...
 
 check_tokens() {
     grep -v '^#' "$data/ids.txt" >"$folder/ids"
-    ranks 1 --tokens "$data/texts.txt" >"$folder/out" || complain "--tokens"
+    alone --tokens "$data/texts.txt" >"$folder/out" || complain "--tokens"
     diff "$folder/ids" "$folder/out" || complain "these lines' tokens are not the reference's"
 }
 
@@ -83,37 +88,33 @@ broken_model() { # BYTES [REPLACE-DTYPE]
     rm -rf "$folder/model"
     mkdir "$folder/model"
     cp "$model/vocab.txt" "$folder/model"
-    head -c "$1" "$model/model.safetensors" | sed "${2:-}" >"$folder/model/model.safetensors"
+    head -c "$1" "$model/model.safetensors" | LC_ALL=C sed "${2:-}" >"$folder/model/model.safetensors"
 }
 
 check_errors() {
-    encode="ranks 1 $data/sentences.txt"
-    # shellcheck disable=SC2086 # words
-    {
-        bad 'nowhere/vocab.txt: No such file' $encode --model=nowhere
-        broken_model 5
-        bad '5 bytes only' $encode --model="$folder/model"
-        broken_model 1000
-        bad 'cut off: its header' $encode --model="$folder/model"
-        broken_model 1000000
-        bad 'damaged, or cut off' $encode --model="$folder/model"
-        broken_model 12000 's/F32/F16/g'
-        bad 'of type F16' $encode --model="$folder/model"
-        broken_model 12000 's/word_embed/xord_embed/g'
-        bad 'no tensor embeddings.word_embeddings.weight' $encode --model="$folder/model"
-        head -n 100 "$model/vocab.txt" >"$folder/model/vocab.txt"
-        bad '100 tokens' $encode --model="$folder/model"
-        bad 'it has 44 vectors\|0 numbers' $encode --check="$data/texts.txt"
-        bad 'nowhere.txt: No such file' ranks 1 nowhere.txt
-        bad 'whole number from 1' ranks 1 --batch=0
-        bad 'one file at a time' ranks 1 a b
-        bad 'unrecognized option' ranks 1 --frobnicate
-    }
-    ranks 1 --check="$data/reference.txt" --cosine=1.1 "$data/sentences.txt" >"$folder/out" 2>"$folder/err" &&
+    bad 'nowhere/vocab.txt: No such file' alone "$data/sentences.txt" --model=nowhere
+    broken_model 5
+    bad '5 bytes only' alone "$data/sentences.txt" --model="$folder/model"
+    broken_model 1000
+    bad 'cut off: its header' alone "$data/sentences.txt" --model="$folder/model"
+    broken_model 1000000
+    bad 'damaged, or cut off' alone "$data/sentences.txt" --model="$folder/model"
+    broken_model 12000 's/F32/F16/g'
+    bad 'of type F16' alone "$data/sentences.txt" --model="$folder/model"
+    broken_model 12000 's/word_embed/xord_embed/g'
+    bad 'no tensor embeddings.word_embeddings.weight' alone "$data/sentences.txt" --model="$folder/model"
+    head -n 100 "$model/vocab.txt" >"$folder/model/vocab.txt"
+    bad '100 tokens' alone "$data/sentences.txt" --model="$folder/model"
+    bad 'vector 1 has 0 numbers' alone "$data/sentences.txt" --check="$data/texts.txt"
+    bad 'nowhere.txt: No such file' alone nowhere.txt
+    bad 'whole number from 1' alone --batch=0
+    bad 'one file at a time' alone a b
+    bad 'unrecognized option' alone --frobnicate
+    alone --check="$data/reference.txt" --cosine=1.1 "$data/sentences.txt" >"$folder/out" 2>"$folder/err" &&
         complain "a cosine of 1.1 was reached"
     grep -q 'too far off' "$folder/err" || complain "nothing is said of vectors that are too far off"
-    ranks 1 --help | grep -q 'Usage: ' || complain "--help"
-    : | ranks 1 /dev/null || complain "no lines at all"
+    alone --help | grep -q 'Usage: ' || complain "--help"
+    alone /dev/null || complain "no lines at all"
 }
 
 # Two sentences that mean the same find each other; times are only looked at for being there.

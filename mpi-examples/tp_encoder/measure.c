@@ -1,9 +1,10 @@
 /* measure.c: times the forward pass of one batch with its all-reduces made by peercoll, by NCCL, by MPI, and left out.
  *
- * A run is timed on each rank, by CUDA events around it or by the clock, and counts with the slowest rank's time; of
- * all runs the median counts. What the all-reduces take is that time less the time of the same pass without
- * them: so it includes waiting for a slower rank. On a GPU passes are graphs, but MPI can't be captured:
- * there the kernels are launched one by one, and the pass without all-reduces that it is compared with too. */
+ * A pass is timed on each rank, by CUDA events around it or by the clock, and counts with the slowest rank's time. The
+ * paths take turns, and of a path's passes the median counts. What its all-reduces take is that time less the time
+ * of a pass that lacks them but is otherwise the same: so it includes waiting for a slower rank. On a GPU a pass
+ * is a graph; only MPI can't be captured, so there the kernels are launched one by one, and so they are in the pass that
+ * MPI's is compared with. */
 #include "config.h"
 #include "measure.h"
 #include "batches.h"
@@ -14,11 +15,94 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct timed {
+enum { PEERCOLL, NCCL, MPI, NOTHING, NOTHING_CALLED, PATHS };
+
+/* A way to make the pass. */
+struct path {
     const char *name;
+    enum sum_by sum_by;
+    PEER_Comm comm;
+    bool capture;
+    int without; /* the path that it is compared with; itself if there is nothing to compare */
+
+    bool runs;                     /* else `by` says why not */
     char by[MPI_MAX_INFO_VAL + 1]; /* what served */
-    double median_ms, worst_ms;
+    struct bed_graph *graph;       /* NULL: the pass is called */
+    double *ms;                    /* of the passes that count */
+    double median_ms;
 };
+
+/* Without all-reduces ranks would drift apart, so each pass begins at a barrier. */
+static double time_pass(struct encoder *encoder, const struct path *path)
+{
+    encoder->sum_by = path->sum_by;
+    encoder->comm = path->comm;
+    MPI_Barrier(MPI_COMM_WORLD);
+    bed_mark(&encoder->bed, 0);
+    if (path->graph != NULL)
+        bed_launch(&encoder->bed, path->graph);
+    else
+        encoder_run(encoder);
+    bed_mark(&encoder->bed, 1);
+    return bed_elapsed_us(&encoder->bed) / 1e3;
+}
+
+/* A communicator that NCCL serves; PEER_COMM_NULL, and why, where it can't. */
+static PEER_Comm open_nccl(char *why, size_t size)
+{
+    PEER_Comm comm;
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "transport", "nccl");
+    if (PEER_Comm_create(MPI_COMM_WORLD, info, &comm) != PEER_SUCCESS)
+        snprintf(why, size, "can't run: %s", PEER_Last_error());
+    MPI_Info_free(&info);
+    return comm;
+}
+
+static void open_paths(struct encoder *encoder, struct path *paths, int size)
+{
+    bool cuda = encoder->bed.cuda, capture = can_be_captured(encoder);
+    int called = cuda ? NOTHING_CALLED : NOTHING; /* on the host device a graph makes the same calls */
+    PEER_Comm comm = encoder->comm;
+
+    memset(paths, 0, PATHS * sizeof *paths);
+    paths[PEERCOLL] =
+        (struct path){.name = "peercoll", .sum_by = SUM_BY_PEERCOLL, .comm = comm, .runs = true};
+    paths[PEERCOLL].capture = capture;
+    paths[PEERCOLL].without = capture ? NOTHING : called;
+    paths[NCCL] =
+        (struct path){.name = "NCCL", .sum_by = SUM_BY_PEERCOLL, .capture = true, .without = NOTHING};
+    if (size > 1)
+        paths[NCCL].comm = open_nccl(paths[NCCL].by, sizeof paths[NCCL].by);
+    else /* the library serves one rank with a copy */
+        strcpy(paths[NCCL].by, "can't run: it is not needed for one rank");
+    paths[NCCL].runs = paths[NCCL].comm != PEER_COMM_NULL;
+    paths[MPI] =
+        (struct path){.name = "MPI", .sum_by = SUM_BY_MPI, .comm = comm, .runs = true, .without = called};
+    strcpy(paths[MPI].by, cuda ? "MPI_Allreduce, copies, no graph" : "MPI_Allreduce");
+    paths[NOTHING] = (struct path){.name = "nothing", .sum_by = SUM_BY_NOTHING, .comm = comm, .runs = true};
+    paths[NOTHING].capture = true;
+    paths[NOTHING].without = NOTHING;
+    strcpy(paths[NOTHING].by, "wrong results");
+    paths[NOTHING_CALLED] = paths[NOTHING];
+    paths[NOTHING_CALLED].capture = false;
+    paths[NOTHING_CALLED].without = NOTHING_CALLED;
+    paths[NOTHING_CALLED].runs = cuda;
+    strcpy(paths[NOTHING_CALLED].by, "wrong results, no graph");
+}
+
+/* The first pass, which is not timed, and the graph. */
+static void begin_path(struct encoder *encoder, struct path *path, int runs)
+{
+    time_pass(encoder, path);
+    if (path->sum_by == SUM_BY_PEERCOLL)
+        get_info(path->comm, "plan", path->by);
+    if (path->capture)
+        path->graph = bed_capture(&encoder->bed, encoder_run, encoder);
+    path->ms = allocate((size_t)runs * sizeof *path->ms);
+}
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -27,155 +111,68 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One pass, in ms on this rank; from a graph, or by calls if there is none. */
-static double time_pass(struct encoder *encoder, struct bed_graph *graph)
+static void end_path(struct encoder *encoder, struct path *path, int runs)
 {
-    MPI_Barrier(MPI_COMM_WORLD);
-    bed_mark(&encoder->bed, 0);
-    if (graph != NULL)
-        bed_launch(&encoder->bed, graph);
-    else
-        encoder_run(encoder);
-    bed_mark(&encoder->bed, 1);
-    return bed_elapsed_us(&encoder->bed) / 1e3;
+    MPI_Allreduce(MPI_IN_PLACE, path->ms, runs, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    qsort(path->ms, (size_t)runs, sizeof *path->ms, compare_doubles);
+    path->median_ms = (path->ms[(runs - 1) / 2] + path->ms[runs / 2]) / 2;
+    free(path->ms);
+    if (path->graph != NULL)
+        bed_graph_free(&encoder->bed, path->graph);
 }
 
-/* The encoder as it is: its communicator, and what adds up. */
-static struct timed time_passes(struct encoder *encoder, const char *name, bool capture, int runs)
-{
-    struct timed timed = {.name = name};
-    double *ms = allocate((size_t)runs * sizeof *ms);
-    struct bed_graph *graph = NULL;
-
-    encoder_run(encoder);
-    bed_sync(&encoder->bed);
-    if (capture)
-        graph = bed_capture(&encoder->bed, encoder_run, encoder);
-    for (int i = -2; i < runs; i++) { /* the first two don't count */
-        double one = time_pass(encoder, graph);
-
-        if (i >= 0)
-            ms[i] = one;
-    }
-    MPI_Allreduce(MPI_IN_PLACE, ms, runs, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    qsort(ms, (size_t)runs, sizeof *ms, compare_doubles);
-    timed.median_ms = (ms[(runs - 1) / 2] + ms[runs / 2]) / 2;
-    timed.worst_ms = ms[runs - 1];
-    if (graph != NULL)
-        bed_graph_free(&encoder->bed, graph);
-    free(ms);
-    return timed;
-}
-
-static void print_head(const struct encoder *encoder, int size)
+static void print_table(const struct encoder *encoder, const struct path *paths, int size, int runs)
 {
     const struct batch *batch = &encoder->batch;
-    size_t rows = (size_t)batch->batch * (size_t)batch->length;
+    size_t bytes = (size_t)batch->batch * (size_t)batch->length * HIDDEN * sizeof(float);
     char device[MPI_MAX_INFO_VAL + 1];
 
     get_info(encoder->comm, "device", device);
-    printf("%d ranks, %s device, %s; a batch is %d lines padded to %d tokens, with %d all-reduces of %zu "
-           "bytes\n\n",
-           size, device, encoder->ops->name, batch->batch, batch->length, 2 * LAYERS,
-           rows * HIDDEN * sizeof(float));
-    printf("%-14s %-34s %17s %17s\n", "", "", "ms per batch   ", "all-reduces   ");
-    printf("%-14s %-34s %8s %8s %8s %8s\n", "all-reduce by", "", "median", "worst", "ms", "share");
-}
+    printf("%d ranks, %s device, %s; a batch is %d x %d tokens, with %d all-reduces of %zu bytes\n\n", size,
+           device, encoder->ops->name, batch->batch, batch->length, 2 * LAYERS, bytes);
+    printf("%-46s %9s %20s\n", "", "ms per", "in all-reduces ");
+    printf("%-46s %9s %10s %9s\n", "all-reduces by", "batch", "ms", "share");
+    for (const struct path *path = paths; path < paths + PATHS; path++) {
+        double in_sum = path->median_ms - paths[path->without].median_ms;
 
-static void print_row(const struct timed *timed, const struct timed *without)
-{
-    double ms = timed->median_ms - without->median_ms;
-
-    printf("%-14s %-34s %8.3f %8.3f", timed->name, timed->by, timed->median_ms, timed->worst_ms);
-    if (timed != without)
-        printf(" %8.3f %6.1f %%", ms, 100 * ms / timed->median_ms);
-    putchar('\n');
-}
-
-/* A communicator of that transport alone; PEER_COMM_NULL where it can't serve. */
-static PEER_Comm open_transport(const char *transport)
-{
-    PEER_Comm comm;
-    MPI_Info info;
-
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "transport", transport);
-    PEER_Comm_create(MPI_COMM_WORLD, info, &comm);
-    MPI_Info_free(&info);
-    return comm;
-}
-
-static struct timed time_comm(struct encoder *encoder, const char *name, int runs)
-{
-    struct timed timed = time_passes(encoder, name, can_be_captured(encoder), runs);
-
-    get_info(encoder->comm, "plan", timed.by);
-    return timed;
-}
-
-static void time_nccl(struct encoder *encoder, const struct timed *without, int rank, int runs)
-{
-    PEER_Comm comm = open_transport("nccl"), before = encoder->comm;
-    struct timed timed;
-
-    if (comm == PEER_COMM_NULL) {
-        if (rank == 0)
-            printf("%-14s can't run: %s\n", "NCCL", PEER_Last_error());
-        return;
+        if (path->runs && path->without != (int)(path - paths))
+            printf("%-10s %-35s %9.3f %10.3f %7.1f %%\n", path->name, path->by, path->median_ms, in_sum,
+                   100 * in_sum / path->median_ms);
+        else if (path->runs)
+            printf("%-10s %-35s %9.3f\n", path->name, path->by, path->median_ms);
+        else if (path == &paths[NCCL])
+            printf("%-10s %s\n", path->name, path->by);
     }
-    encoder->comm = comm;
-    timed = time_comm(encoder, "NCCL", runs);
-    encoder->comm = before;
-    if (rank == 0)
-        print_row(&timed, without);
-    check_peer(PEER_Comm_free(&comm), "PEER_Comm_free");
-}
-
-static void time_mpi(struct encoder *encoder, const struct timed *without, int rank, int runs)
-{
-    struct timed timed, called = *without;
-
-    if (encoder->bed.cuda) {
-        encoder->sum_by = SUM_BY_NOTHING;
-        called = time_passes(encoder, "nothing", false, runs);
-        strcpy(called.by, "no graph");
-    }
-    encoder->sum_by = SUM_BY_MPI;
-    timed = time_passes(encoder, "MPI", false, runs);
-    strcpy(timed.by, encoder->bed.cuda ? "MPI_Allreduce, copies, no graph" : "MPI_Allreduce");
-    encoder->sum_by = SUM_BY_PEERCOLL;
-    if (rank == 0) {
-        print_row(&timed, &called);
-        if (encoder->bed.cuda)
-            print_row(&called, &called);
-    }
+    printf("\nA time is the slowest rank's, and the median of %d; in all-reduces: less that of nothing.\n",
+           runs);
 }
 
 void measure(struct encoder *encoder, int runs)
 {
-    struct timed ours, without;
+    struct path paths[PATHS];
+    PEER_Comm comm = encoder->comm;
     int rank, size;
 
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    ours = time_comm(encoder, "peercoll", runs);
-    encoder->sum_by = SUM_BY_NOTHING;
-    without = time_passes(encoder, "nothing", true, runs);
-    strcpy(without.by, "(wrong results)");
-    encoder->sum_by = SUM_BY_PEERCOLL;
+    open_paths(encoder, paths, size);
+    for (int i = 0; i < PATHS; i++)
+        if (paths[i].runs)
+            begin_path(encoder, &paths[i], runs);
+    for (int run = -2; run < runs; run++) { /* two turns to warm up */
+        for (int i = 0; i < PATHS; i++) {
+            double ms = paths[i].runs ? time_pass(encoder, &paths[i]) : 0;
 
-    if (rank == 0) {
-        print_head(encoder, size);
-        print_row(&ours, &without);
+            if (paths[i].runs && run >= 0)
+                paths[i].ms[run] = ms;
+        }
     }
-    if (size > 1)
-        time_nccl(encoder, &without, rank, runs);
-    time_mpi(encoder, &without, rank, runs);
-    if (rank == 0) {
-        print_row(&without, &without);
-        printf("\nTimes are the slowest rank's, of %d runs. All-reduces: the time of the pass less that of a "
-               "pass without "
-               "them.\n",
-               runs);
-    }
+    for (int i = 0; i < PATHS; i++)
+        if (paths[i].runs)
+            end_path(encoder, &paths[i], runs);
+    encoder->comm = comm;
+    encoder->sum_by = SUM_BY_PEERCOLL;
+    if (rank == 0)
+        print_table(encoder, paths, size, runs);
+    check_peer(PEER_Comm_free(&paths[NCCL].comm), "PEER_Comm_free");
 }
