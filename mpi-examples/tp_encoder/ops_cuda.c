@@ -127,8 +127,11 @@ static void cuda_clear(struct ops *ops, float *x, size_t count)
 static void *cuda_host_alloc(size_t bytes)
 {
     void *memory;
+    cudaError_t error = cudaMallocHost(&memory, bytes);
 
-    need(cudaMallocHost(&memory, bytes), "allocating pinned host memory; a smaller --batch needs less: it");
+    if (error != cudaSuccess)
+        fail("no %zu bytes of pinned host memory: %s; a smaller --batch needs less", bytes,
+             cudaGetErrorString(error));
     return memory;
 }
 
