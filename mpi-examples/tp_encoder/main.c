@@ -25,11 +25,13 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct options {
@@ -234,6 +236,28 @@ static void put_first_batch(struct encoder *encoder, const struct tokens *tokens
     free(lines);
 }
 
+/* Whether what this rank writes to stderr comes out on a terminal. Open MPI's mpirun passes it on through a pipe, so
+ * that where its own stderr goes is asked too: it is our parent on the machine where it was called. */
+static bool is_on_terminal(void)
+{
+    char path[64];
+    struct stat status;
+    bool yes;
+    int fd;
+
+    if (isatty(STDERR_FILENO))
+        return true;
+    snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)getppid(), STDERR_FILENO);
+    if (stat(path, &status) != 0 || !S_ISCHR(status.st_mode))
+        return false;
+    fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    yes = isatty(fd);
+    close(fd);
+    return yes;
+}
+
 /* All that is done with vectors. Returns whether all is well. */
 static bool encode(const struct options *options, const struct text *text, const struct tokens *tokens,
                    int rank)
@@ -247,7 +271,7 @@ static bool encode(const struct options *options, const struct text *text, const
     check_peer(PEER_Select_device(MPI_COMM_WORLD, NULL), "PEER_Select_device");
     check_peer(PEER_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &comm), "PEER_Comm_create");
     open_encoder(&encoder, options, comm, batch);
-    encode_all(&encoder, tokens, batch, vectors, rank == 0 && isatty(STDERR_FILENO));
+    encode_all(&encoder, tokens, batch, vectors, rank == 0 && is_on_terminal());
     good = same_on_all_ranks(vectors, text->count);
     if (rank == 0 && options->similar > 0)
         print_similar(vectors, text, options->similar);
