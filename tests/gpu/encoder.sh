@@ -14,8 +14,12 @@ sources=$(cd "$(dirname "$0")/../.." && pwd)
 encoder=mpi-examples/tp_encoder/tp_encoder
 data=$sources/tests/tp_encoder
 
-if [ $# -eq 0 ] || [ ! -e "$1/model.safetensors" ] || [ ! -x $encoder ]; then
-    echo "usage, in the folder of a build: encoder.sh MODEL [RANKS...], with a MODEL that has model.safetensors" >&2
+if [ $# -eq 0 ] || [ ! -e "$1/model.safetensors" ]; then
+    echo "usage: encoder.sh MODEL [RANKS...], where MODEL is a folder with model.safetensors and vocab.txt" >&2
+    exit 2
+fi
+if [ ! -x $encoder ]; then
+    echo "there is no $encoder: run this in the folder of a build; configure's summary says whether it is built" >&2
     exit 2
 fi
 model=$1
@@ -24,7 +28,8 @@ if [ $# -eq 0 ]; then set -- 2 4; fi
 
 mpi_setup || exit 1
 export PEER_DEVICE=cuda
-export NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=4
+export NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_NVLS_ENABLE=0
+if [ "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')" -eq 1 ]; then export NCCL_MAX_CTAS=4; fi
 failures=0
 folder=$(mktemp -d)
 trap 'mps_stop; rm -rf "$folder"' EXIT
