@@ -20,7 +20,7 @@ struct constants {
     double fence; /* what was stored is ordered before the flag that tells of it: of a step under flag */
 };
 
-static const struct constants cuda_constants = {0.65, 0.40, 0.70, 0.25, 0.10, 2.10};
+static const struct constants cuda_constants = {0.65, 0.30, 0.70, 0.25, 0.10, 2.10};
 static const struct constants host_constants = {0.02, 0.00, 0.01, 0.01, 0.02, 0.00};
 
 /* A read's way there and back, in ways of a flag. Over PCIe to a GPU a flag is a write that a local poll sees, and a
@@ -132,6 +132,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 /* Time of a step's writes and reads on the link. */
 struct traffic {
     double writes, reads;
@@ -197,10 +202,9 @@ static double peer_us(const struct peer_machine *m, enum peer_collective collect
         all.writes += t.writes;
         all.reads += t.reads;
     }
-    /* Of pieces, one is written while the one before is read. Their fences wait for the link, which is busy. */
-    us += (way->pieces - 1) * k->round;
-    return us + larger(all.writes, all.reads) +
-           (all.writes + all.reads - larger(all.writes, all.reads)) / way->pieces;
+    /* Of pieces, one is written while the one before is read; each has a flag, and so a fence, of its own. */
+    us += (way->pieces - 1) * (k->round + (protocols[way->protocol].fence ? k->fence : 0));
+    return us + larger(all.writes, all.reads) + smaller(all.writes, all.reads) / way->pieces;
 }
 
 /* A ring passes parts of the message on, round once to combine and once to spread them. */
