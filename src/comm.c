@@ -266,6 +266,9 @@ static int make_model_rows(struct peer_comm *comm)
     if (comm->model_rows == NULL)
         return peer_error(PEER_ERR_NO_MEMORY, "no memory for %zu rows of selection", comm->nmodel_rows);
     peer_model_rows(&comm->figures, comm->link, nranks, comm->model_rows, comm->nmodel_rows);
+    if (comm->rank == 0)
+        peer_log(PEER_LOG_DEBUG, "%zu rows of selection by the model, from what the probe measured",
+                 comm->nmodel_rows);
     return PEER_SUCCESS;
 }
 
