@@ -75,6 +75,8 @@ static void set_plan(struct peer_comm *comm, const struct peer_request *q)
         .blocks = comm->config.blocks,
         .threads = comm->config.threads,
         .pieces = comm->config.pieces,
+        .model_rows = comm->model_rows,
+        .nmodel_rows = comm->nmodel_rows,
     };
     comm->last.plan = peer_select(&query);
 }

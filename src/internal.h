@@ -102,6 +102,17 @@ enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF }
  * memory. */
 enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE, PEER_LINK_SHM, PEER_N_LINKS };
 
+/* What the probe measured of the machine, equal on all ranks. */
+struct peer_figures {
+    bool known;
+    double flag_us;                     /* a flag's way from one rank to another */
+    double store_gbs, load_gbs;         /* one pair alone */
+    double all_store_gbs, all_load_gbs; /* per rank, all-to-all at once */
+    double ring_store_gbs;              /* per rank, each to the next */
+    double staged_store_gbs;            /* per rank, one stream out of and one into each at a time */
+    bool push_collapsed;                /* stores of all at once are far slower than they should be */
+};
+
 /* A row of a selection table: the first serves whose link and collective are the query's, whose range holds its
  * ranks, and whose max_bytes is no less than its message. */
 struct peer_row {
@@ -133,9 +144,11 @@ struct peer_query {
     uint32_t max_threads; /* while another communicator's call is as well */
     /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol, direction) and 0 (blocks, threads, pieces) */
     uint32_t algorithm, protocol, direction, blocks, threads, pieces;
-    /* looked at before the built-in ones: PEER_TABLE's; may be NULL */
+    /* looked at before the built-in ones: PEER_TABLE's, then the model's; may be NULL */
     const struct peer_row *rows;
     size_t nrows;
+    const struct peer_row *model_rows;
+    size_t nmodel_rows;
 };
 
 struct peer_plan {
@@ -377,7 +390,10 @@ struct peer_comm {
     char *staging;                    /* of the MPI fallback, made at its first call */
     uint32_t max_blocks, max_threads; /* of a grid, see struct peer_query */
     enum peer_link link;              /* where the staging lies */
-    bool one_gpu;                     /* that all ranks share */
+    struct peer_figures figures;      /* of that link */
+    struct peer_row *model_rows;      /* that follow from them, or NULL */
+    size_t nmodel_rows;
+    bool one_gpu; /* that all ranks share */
     struct peer_pace pace;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
     uint64_t create_ms;     /* that PEER_Comm_create took here */
