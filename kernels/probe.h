@@ -196,7 +196,7 @@ PEER_FN bool part_is(const Block &b, Part part, const char *region, uint32_t tag
         }
         PEER_UNROLL
         for (uint32_t k = 0; k < TOGETHER; k++)
-            right = right && vector_is(w[k], probe_word(tag, writer, reader, at[k]));
+            right &= vector_is(w[k], probe_word(tag, writer, reader, at[k]));
     }
     return right;
 }
@@ -214,7 +214,7 @@ PEER_FN void store_once(const Block &b, const peer_probe_step &step, uint32_t ta
         }
 }
 
-/* Once from all targets. The acquire makes caches forget what an earlier look has left in them. */
+/* Once from all targets. */
 PEER_FN uint32_t load_once(const Block &b, const peer_probe_step &step, uint32_t targets, uint32_t tag)
 {
     uint32_t wrong = 0;
@@ -222,7 +222,6 @@ PEER_FN uint32_t load_once(const Block &b, const peer_probe_step &step, uint32_t
         uint32_t r = peer_at(b.c, i);
         if ((targets >> r & 1) == 0)
             continue;
-        (void)flag_load(flag_at(b, b.c.rank, 0, r));
         if (!part_is(b, part_of(b, step), region_of(b, step, r, b.c.rank), tag, r, b.c.rank))
             wrong |= 1u << r;
     }
@@ -265,6 +264,8 @@ PEER_FN uint32_t move_data(const Block &b, const peer_probe_step &step, uint32_t
         else
             wrong |= load_once(b, step, targets, step.tag + stage);
         done++;
+        if (b.at.thread == 0) /* an acquire, so that caches forget what was loaded */
+            (void)flag_load(flag_at(b, b.c.rank, 0, peer_at(b.c, 1)));
     } while (block_all(done < step.repeats && now_ns() - begin < step.budget_ns));
     fence();
     if (targets & step.slow)
@@ -299,7 +300,7 @@ PEER_FN bool flags_to_and_fro(Block &b, const peer_probe_step &step, uint32_t st
             return false;
         if (!begins)
             flag_store(there, seen);
-        else if (++trips == step.repeats / 4) {
+        else if (++trips == step.repeats / 4 && seen != last) {
             begin = now_ns();
             seen_at_begin = trips;
         }

@@ -30,7 +30,8 @@ struct Merge {
     }
 };
 
-__global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
+/* Two blocks are resident on a multiprocessor, so that the probe does not bound the grids of the calls. */
+__global__ void __launch_bounds__(PEER_MAX_THREADS, 2)
     probe_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_probe_step step,
                  peer_probe_result *result)
 {

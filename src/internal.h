@@ -311,7 +311,7 @@ int peer_topology_sharers(const struct peer_identity *ids, int size);
 struct peer_figures {
     bool known;
     double flag_us;                     /* a flag, one way; as the next two the median over pairs */
-    double store_gbs, load_gbs;         /* one pair alone */
+    double store_gbs, load_gbs;         /* one pair alone; others run that have no rank in common with it */
     double all_store_gbs, all_load_gbs; /* what each rank gets in all when all go to all peers at once */
     double ring_store_gbs;              /* each rank to the next one only */
     double staged_store_gbs; /* each to one at a time, and from one: all peers in turn, waits not counted */
