@@ -295,8 +295,8 @@ static void say_what_came_of_it(const struct peer_comm *comm)
         "%llu ms; %s",
         comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
         comm->device.ops->name, peer_comm_transport(comm),
-        comm->peers.ok && !comm->peers.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
-        (size_t)peer_transport_memory(comm), (unsigned long long)comm->create_ms, figures);
+        comm->peers.ok && !comm->peers.line_ok ? " (lines tear, or were not tried: ll for line)" : "",
+        comm->max_threads, (size_t)peer_transport_memory(comm), (unsigned long long)comm->create_ms, figures);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */

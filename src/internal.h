@@ -123,6 +123,17 @@ enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF }
  * memory. */
 enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE, PEER_LINK_SHM, PEER_N_LINKS };
 
+/* The peer path's figures, equal on all ranks. Rates are those of the kernels' own 16-byte accesses, in GB/s. */
+struct peer_figures {
+    bool known;
+    double flag_us;                     /* a flag, one way; as the next two the median over pairs */
+    double store_gbs, load_gbs;         /* one pair alone; others run that have no rank in common with it */
+    double all_store_gbs, all_load_gbs; /* what each rank gets in all when all go to all peers at once */
+    double ring_store_gbs;              /* each rank to the next one only */
+    double staged_store_gbs; /* each to one at a time, and from one: all peers in turn, waits not counted */
+    bool push_collapsed;     /* stores fall off when all store at once, loads don't: pull */
+};
+
 /* A row of a selection table: the first serves whose link and collective are the query's, whose range holds its
  * ranks, and whose max_bytes is no less than its message. */
 struct peer_row {
@@ -306,17 +317,6 @@ int peer_topology_nodes(const struct peer_identity *ids, int size);
 int peer_topology_sharers(const struct peer_identity *ids, int size);
 
 /* ---- figures.c, island.c: what the probe has measured --------------------------------------------------------- */
-
-/* The peer path's figures, equal on all ranks. Rates are those of the kernels' own 16-byte accesses, in GB/s. */
-struct peer_figures {
-    bool known;
-    double flag_us;                     /* a flag, one way; as the next two the median over pairs */
-    double store_gbs, load_gbs;         /* one pair alone; others run that have no rank in common with it */
-    double all_store_gbs, all_load_gbs; /* what each rank gets in all when all go to all peers at once */
-    double ring_store_gbs;              /* each rank to the next one only */
-    double staged_store_gbs; /* each to one at a time, and from one: all peers in turn, waits not counted */
-    bool push_collapsed;     /* stores fall off when all store at once, loads don't: pull */
-};
 
 /* Row: the rank that stores, loads or sends the flag first; column: whose memory. 0: not known, and itself. */
 struct peer_matrices {

@@ -82,15 +82,20 @@ static void key_of(const struct peer_comm *comm, char key[KEY_BYTES])
     }
 }
 
-/* The folder, and the file in it for the key. False if there is no place for them. */
-static bool path_of(const char *key, char folder[PATH_BYTES], char path[PATH_BYTES])
+/* False if there is no place for it. */
+static bool folder_of(char folder[PATH_BYTES])
 {
     char cache[PATH_BYTES - 64];
     if (!peer_config_cache(cache, sizeof cache))
         return false;
     snprintf(folder, PATH_BYTES, "%s/peercoll", cache);
-    snprintf(path, PATH_BYTES, "%s/peercoll/probe-%016" PRIx64, cache, peer_hash(PEER_HASH_START, key));
     return true;
+}
+
+static void path_of(const char *folder, const char *key, char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%.*s/probe-%016" PRIx64, PATH_BYTES - 32, folder,
+             peer_hash(PEER_HASH_START, key));
 }
 
 /* ---- Read -------------------------------------------------------------------------------------------------- */
@@ -153,8 +158,12 @@ bool peer_probe_cache_read(const struct peer_comm *comm, struct peer_figures *fi
     char key[KEY_BYTES], folder[PATH_BYTES], path[PATH_BYTES];
     FILE *file;
     bool ok;
+    if (!folder_of(folder) || access(folder, F_OK) != 0)
+        return false;
     key_of(comm, key);
-    if (!path_of(key, folder, path) || (file = fopen(path, "r")) == NULL)
+    path_of(folder, key, path);
+    file = fopen(path, "r");
+    if (file == NULL)
         return false;
     ok = read_figures(file, key, comm->size, figures, matrices);
     fclose(file);
@@ -210,9 +219,10 @@ void peer_probe_cache_write(const struct peer_comm *comm)
     FILE *file = NULL;
     bool ok;
     int fd = -1;
-    key_of(comm, key);
-    if (!path_of(key, folder, path))
+    if (!folder_of(folder))
         return;
+    key_of(comm, key);
+    path_of(folder, key, path);
     snprintf(temp, sizeof temp, "%s-XXXXXX", path);
     if (make_folder(folder))
         fd = mkstemp(temp);
