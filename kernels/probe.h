@@ -180,8 +180,8 @@ PEER_FN bool vector_is(const uint32_t (&w)[PEER_VECTOR / 4], uint32_t word)
     return differ == 0;
 }
 
-/* This block's part of what `writer` wrote for `reader` into the region; false if a word is wrong. Several vectors
- * are on their way to a thread at once. */
+/* A part of what `writer` wrote for `reader` into the region; false if a word is wrong. Several vectors are on their
+ * way to a thread at once. */
 PEER_FN bool part_is(const Block &b, Part part, const char *region, uint32_t tag, uint32_t writer,
                      uint32_t reader)
 {
@@ -214,16 +214,20 @@ PEER_FN void store_once(const Block &b, const peer_probe_step &step, uint32_t ta
         }
 }
 
-/* Once from all targets. */
+/* Once from all targets, which take turns at what is on its way at once. */
 PEER_FN uint32_t load_once(const Block &b, const peer_probe_step &step, uint32_t targets, uint32_t tag)
 {
+    const Part part = part_of(b, step);
+    const uint32_t at_once = b.at.nthreads * TOGETHER;
     uint32_t wrong = 0;
-    for (uint32_t i = 1; i < b.c.nranks; i++) {
-        uint32_t r = peer_at(b.c, i);
-        if ((targets >> r & 1) == 0)
-            continue;
-        if (!part_is(b, part_of(b, step), region_of(b, step, r, b.c.rank), tag, r, b.c.rank))
-            wrong |= 1u << r;
+    for (uint32_t first = part.first; first < part.end; first += at_once) {
+        const Part piece = {first, part.end - first < at_once ? part.end : first + at_once};
+        for (uint32_t i = 1; i < b.c.nranks; i++) {
+            uint32_t r = peer_at(b.c, i);
+            if ((targets >> r & 1) != 0 &&
+                !part_is(b, piece, region_of(b, step, r, b.c.rank), tag, r, b.c.rank))
+                wrong |= 1u << r;
+        }
     }
     return wrong;
 }

@@ -120,10 +120,17 @@ void peer_figures_text(const struct peer_figures *f, char *text, size_t text_byt
 
 double peer_figures_floor(enum peer_link link, int sharers)
 {
-    /* host: a hundredth of one memory channel (DDR4, some 10 GB/s), the least that a machine has. GPUs: less than
-     * one lane of PCIe 3.0 carries (0.985 GB/s, 0.8 of it data), the slowest slot that a GPU of today works in, and
-     * more than a hundredth of PCIe 5.0 x16 (57 GB/s at best). A GPU's own memory has far more than either. */
-    return link == PEER_LINK_HOST ? 0.1 : 0.6 / sharers;
+    static const double floors[PEER_N_LINKS] = {
+        /* A hundredth of one channel of DDR4, some 10 GB/s: the least memory that a machine has. */
+        [PEER_LINK_HOST] = 0.1,
+        /* A tenth of the slowest memory that GPUs are made with: 64 bits of GDDR5, 80 GB/s. */
+        [PEER_LINK_LOCAL] = 8,
+        /* Less than one lane of PCIe 3.0 carries (0.985 GB/s, some 0.8 of it data), the slowest slot that a GPU of
+         * today works in, and more than a hundredth of PCIe 5.0 x16 (57 GB/s at best). */
+        [PEER_LINK_WIRE] = 0.6,
+        [PEER_LINK_SHM] = 0.6, /* the same link */
+    };
+    return floors[link] / sharers;
 }
 
 /* The better of the two ways in which a flow's data can be moved: push by the writer, pull by the reader. */

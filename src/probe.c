@@ -21,11 +21,11 @@
  * milliseconds for each of them. */
 #define TURNS_US 1000
 
-/* Bytes of a pair's stage, and how often they are moved in it. A CPU has the second time in its own cache. */
-#define CUDA_BYTES   (1u << 20)
-#define CUDA_REPEATS 4
-#define HOST_BYTES   (256u << 10)
-#define HOST_REPEATS 1
+/* What an active rank moves in a stage, in bytes, and how much of it one time after the other through the same place
+ * at the most. A CPU has the second time in its own cache, so it moves all at one time. */
+#define CUDA_STAGE (4u << 20)
+#define CUDA_PLACE (1u << 20)
+#define HOST_STAGE (256u << 10)
 
 /* Grids: of flags and verification, of a pair alone, of all ranks at once; where max_threads allows it. */
 #define VERIFY_THREADS  128
@@ -167,15 +167,17 @@ static int verify(struct probe *p, uint32_t rounds, bool *line_ok)
     return status;
 }
 
-/* Of what an active rank moves to each target: all of them get twice what a single one does. */
-static uint32_t bytes_of(const struct probe *p, uint32_t pattern)
+/* How much goes to each target at a time, and how often. */
+static void set_amount(const struct probe *p, struct peer_probe_step *step)
 {
     const uint32_t size = (uint32_t)p->comm->size;
+    const uint32_t targets = step->pattern == PEER_PROBE_ALL ? size - 1 : 1;
     const uint64_t room = 2 * PEER_HALF_BYTES(p->comm->peers.staging, PEER_PROTO_FLAG) / size;
-    uint64_t bytes = on_host(p) ? HOST_BYTES : CUDA_BYTES;
-    if (pattern == PEER_PROBE_ALL)
-        bytes = 2 * bytes / (size - 1);
-    return (uint32_t)((bytes < room ? bytes : room) / 64 * 64);
+    uint64_t bytes = (on_host(p) ? HOST_STAGE : CUDA_PLACE) / targets;
+    if (bytes > room)
+        bytes = room;
+    step->bytes = (uint32_t)(bytes / 64 * 64);
+    step->repeats = on_host(p) ? 1 : CUDA_STAGE / targets / step->bytes;
 }
 
 static int pairs(struct probe *p, uint32_t kind, float matrix[PEER_MAX_PEERS][PEER_MAX_PEERS])
@@ -183,9 +185,10 @@ static int pairs(struct probe *p, uint32_t kind, float matrix[PEER_MAX_PEERS][PE
     const uint32_t both_ways = 2 * peer_probe_rounds((uint32_t)p->comm->size);
     struct peer_probe_step step = {.kind = kind, .pattern = PEER_PROBE_PAIRS};
     int status;
-    step.bytes = bytes_of(p, step.pattern);
+    set_amount(p, &step);
+    if (kind == PEER_PROBE_FLAGS)
+        step.repeats = FLAG_TRIPS;
     step.stages = kind == PEER_PROBE_FLAGS ? both_ways : PAIR_ROUNDS * both_ways;
-    step.repeats = kind == PEER_PROBE_FLAGS ? FLAG_TRIPS : on_host(p) ? HOST_REPEATS : CUDA_REPEATS;
     status = run_step(p, &step);
     if (status == PEER_SUCCESS && p->sane)
         peer_figures_pairs(p->all, p->comm->size, &step, matrix);
@@ -196,8 +199,7 @@ static int together(struct probe *p, uint32_t kind, uint32_t pattern, double *fi
 {
     struct peer_probe_step step = {.kind = kind, .pattern = pattern, .stages = TOGETHER_ROUNDS};
     int status;
-    step.bytes = bytes_of(p, pattern);
-    step.repeats = on_host(p) || pattern == PEER_PROBE_ALL ? 1 : CUDA_REPEATS;
+    set_amount(p, &step);
     if (pattern == PEER_PROBE_STAGED)
         step.stages = PAIR_ROUNDS * ((uint32_t)p->comm->size - 1);
     status = run_step(p, &step);
