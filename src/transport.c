@@ -134,7 +134,7 @@ int peer_transport_create(struct peer_comm *comm, const struct peer_transport *t
     peer_device_host.ipc->slab_settled(NULL, &peers->control_segment);
     if (status == PEER_SUCCESS)
         status = prove(comm, why, why_bytes);
-    else
+    if (status != PEER_SUCCESS)
         snprintf(why, why_bytes, "%s", PEER_Last_error());
     free(all);
     if (!peers->ok)

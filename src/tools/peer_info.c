@@ -1,12 +1,13 @@
 /* peer_info: what this build of peercoll can do and what it finds on this machine; its settings, its selection
  * table, and how a communicator of the ranks that mpirun started works.
  *
- * Only --comm uses MPI, so that all else also runs where mpirun doesn't. */
+ * Only --comm and --matrix use MPI, so that all else also runs where mpirun doesn't. */
 #include "config.h"
 #include "internal.h"
 #include "peercoll.h"
 #include "bytes.h"
 #include "info_model.h"
+#include "matrix.h"
 
 #include <argp.h>
 #include <dlfcn.h>
@@ -20,7 +21,16 @@
 #endif
 
 /* What to print; at most one can be asked for. */
-enum { SHOW_ALL = 0, SHOW_SETTINGS = 256, SHOW_SELECT, SHOW_TABLE, SHOW_COMM, SHOW_MODEL, SHOW_MODEL_CHECK };
+enum {
+    SHOW_ALL = 0,
+    SHOW_SETTINGS = 256,
+    SHOW_SELECT,
+    SHOW_TABLE,
+    SHOW_COMM,
+    SHOW_MODEL,
+    SHOW_MODEL_CHECK,
+    SHOW_MATRIX
+};
 
 #define SELECT_WORDS 4
 #define MOST_WORDS   16
@@ -308,9 +318,10 @@ static void print_comm(PEER_Comm comm, int size)
     MPI_Info_free(&info);
 }
 
-/* Makes one, runs a barrier through it, and prints from rank 0 how it works. */
-static int show_comm(int *argc, char ***argv)
+/* Makes one, runs a barrier through it, and prints from rank 0 how it works, or what its probe measured. */
+static int show_comm(int *argc, char ***argv, bool matrix)
 {
+    MPI_Info info = MPI_INFO_NULL;
     PEER_Comm comm;
     int rank, size, status;
 
@@ -321,7 +332,13 @@ static int show_comm(int *argc, char ***argv)
         complain(PEER_Last_error()); /* one rank's GPU may fail alone */
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
-    status = PEER_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &comm);
+    if (matrix) {
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "probe", "full");
+    }
+    status = PEER_Comm_create(MPI_COMM_WORLD, info, &comm);
+    if (matrix)
+        MPI_Info_free(&info);
     if (status != PEER_SUCCESS && rank == 0) /* all ranks get the same verdict */
         complain(PEER_Last_error());
     if (status == PEER_SUCCESS) {
@@ -329,8 +346,10 @@ static int show_comm(int *argc, char ***argv)
             complain(PEER_Last_error());
             MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
         }
-        if (rank == 0)
+        if (rank == 0 && !matrix)
             print_comm(comm, size);
+        if (rank == 0 && (matrix || comm->figures.known))
+            matrix_print(comm);
         status = PEER_Comm_free(&comm);
         if (status != PEER_SUCCESS)
             complain(PEER_Last_error());
@@ -355,6 +374,8 @@ static const struct argp_option option_table[] = {
     {"model-check", SHOW_MODEL_CHECK, "FILE", 0,
      "Print the model's predictions beside a file's measurements, as docs/model.md has them", 1},
     {"comm", SHOW_COMM, NULL, 0, "Under mpirun: make a communicator of all ranks and print how it works", 1},
+    {"matrix", SHOW_MATRIX, NULL, 0,
+     "Under mpirun: measure what the ranks' stores, loads and flags reach, pair by pair and all at once", 1},
     {NULL, 'h', NULL, 0, "The same as --help", -1},
     {0},
 };
@@ -373,6 +394,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case SHOW_COMM:
     case SHOW_MODEL:
     case SHOW_MODEL_CHECK:
+    case SHOW_MATRIX:
         if (options->show != SHOW_ALL)
             argp_error(state, "one thing at a time");
         options->show = key;
@@ -403,7 +425,7 @@ int main(int argc, char **argv)
         .options = option_table,
         .parser = parse_option,
         .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n"
-                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm",
+                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm\n--matrix",
         .doc = "Prints what this build of peercoll can do, and the GPUs and the NCCL that it finds.",
     };
     struct options options = {0};
@@ -423,7 +445,8 @@ int main(int argc, char **argv)
     case SHOW_MODEL_CHECK:
         return model_check(options.file);
     case SHOW_COMM:
-        return show_comm(&argc, &argv);
+    case SHOW_MATRIX:
+        return show_comm(&argc, &argv, options.show == SHOW_MATRIX);
     default:
         return show_all();
     }
