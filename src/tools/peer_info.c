@@ -1,11 +1,12 @@
 /* peer_info: what this build of peercoll can do and what it finds on this machine; its settings, its selection
  * table, and how a communicator of the ranks that mpirun started works.
  *
- * Only --comm uses MPI, so that all else also runs where mpirun doesn't. */
+ * Only --comm and --check use MPI, so that all else also runs where mpirun doesn't. */
 #include "config.h"
 #include "internal.h"
 #include "peercoll.h"
 #include "bytes.h"
+#include "doctor.h"
 
 #include <argp.h>
 #include <dlfcn.h>
@@ -19,12 +20,13 @@
 #endif
 
 /* What to print; at most one can be asked for. */
-enum { SHOW_ALL = 0, SHOW_SETTINGS = 256, SHOW_SELECT, SHOW_TABLE, SHOW_COMM };
+enum { SHOW_ALL = 0, SHOW_SETTINGS = 256, SHOW_SELECT, SHOW_TABLE, SHOW_COMM, SHOW_CHECK, OPTION_JSON };
 
 #define SELECT_WORDS 4
 
 struct options {
     int show;
+    bool json;
     char *select[SELECT_WORDS]; /* collective, bytes, type, ranks */
     int nselect;
 };
@@ -345,6 +347,9 @@ static const struct argp_option option_table[] = {
      1},
     {"table", SHOW_TABLE, NULL, 0, "Print the table that selection reads", 1},
     {"comm", SHOW_COMM, NULL, 0, "Under mpirun: make a communicator of all ranks and print how it works", 1},
+    {"check", SHOW_CHECK, NULL, 0,
+     "Under mpirun: say what is wrong with this machine's peer path, what it costs, and what to do", 1},
+    {"json", OPTION_JSON, NULL, 0, "With --check: print a JSON document", 1},
     {NULL, 'h', NULL, 0, "The same as --help", -1},
     {0},
 };
@@ -361,9 +366,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case SHOW_SELECT:
     case SHOW_TABLE:
     case SHOW_COMM:
+    case SHOW_CHECK:
         if (options->show != SHOW_ALL)
             argp_error(state, "one thing at a time");
         options->show = key;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
         return 0;
     case ARGP_KEY_ARG:
         if (options->show != SHOW_SELECT || options->nselect == SELECT_WORDS)
@@ -371,6 +380,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->select[options->nselect++] = arg;
         return 0;
     case ARGP_KEY_END:
+        if (options->json && options->show != SHOW_CHECK)
+            argp_error(state, "--json goes with --check");
         if (options->show == SHOW_SELECT && options->nselect < SELECT_WORDS)
             argp_error(state,
                        "--select needs COLLECTIVE BYTES TYPE RANKS, as in: --select allreduce 43008 bf16 8");
@@ -387,12 +398,12 @@ int main(int argc, char **argv)
     static const struct argp parser = {
         .options = option_table,
         .parser = parse_option,
-        .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n--comm",
+        .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n--comm\n--check [--json]",
         .doc = "Prints what this build of peercoll can do, and the GPUs and the NCCL that it finds.",
     };
     struct options options = {0};
 
-    argp_err_exit_status = EXIT_FAILURE;
+    argp_err_exit_status = DOCTOR_EXIT_UNABLE;
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     switch (options.show) {
     case SHOW_SETTINGS:
@@ -404,6 +415,8 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     case SHOW_COMM:
         return show_comm(&argc, &argv);
+    case SHOW_CHECK:
+        return doctor_run(&argc, &argv, options.json);
     default:
         return show_all();
     }
