@@ -301,6 +301,8 @@ static const struct {
      .file = {MACHINE_SWITCH "/current_link_speed", "16.0 GT/s PCIe\n"}},
     {"", "pcie-link", "", "", "", .spoil = idle_state,
      .file = {MACHINE_GPU_A "/current_link_speed", "2.5 GT/s PCIe\n"}},
+    {"pcie-link", "", "", "0000:01:00.0: generation 4 x16", "BIOS", .spoil = idle_state,
+     .file = {MACHINE_SWITCH "/current_link_speed", "16.0 GT/s PCIe\n"}},
     {"pcie-link", "", "acs nccl-settings", "0000:04:00.0: generation 5 x4", "lspci", .spoil = link_by_nvml},
     /* A virtual machine makes up what is above the GPU. */
     {"", "", "", "", "", .spoil = virtual_links, .file = {MACHINE_GPU_A "/current_link_width", "8\n"}},

@@ -175,6 +175,27 @@ static void test_acs(void)
     machine_write_acs(root, MACHINE_PORT_B, 0x13);
 }
 
+/* A third rank, on the first one's GPU, adds no bridge and no link. */
+static void test_sharer(void)
+{
+    struct doctor_facts three[3];
+    struct doctor_input in = machine_gather(root, ranks, "0000:04:00.0");
+    in.rates = (struct doctor_rates){NULL, NULL, NULL, NULL, NULL};
+    memcpy(three, ranks, sizeof ranks);
+    three[2] = ranks[0];
+    for (int rank = 0; rank < 3; rank++) {
+        three[rank].mps = 1;
+        three[rank].gpus = three[rank].gpus_visible = 2;
+    }
+    in.ranks = three;
+    in.size = 3;
+    doctor_judge(&in, &report);
+    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "");
+    TEST_CONTAINS(item_of("acs")->seen, "none of 2 bridges");
+    TEST_CONTAINS(item_of("pcie-link")->seen, "3 links, at the least 63.0 GB/s");
+    TEST_CONTAINS(item_of("gpu-per-rank")->seen, "ranks 0, 2 share GPU 0000:03:00.0; no GPU idles");
+}
+
 /* The staging that is advised fits, and one page more would not. */
 static void test_staging(void)
 {
@@ -339,6 +360,7 @@ int main(void)
     test_hidden();
     test_doctor_cases(root);
     test_acs();
+    test_sharer();
     test_staging();
     test_rates();
     test_text();
