@@ -72,7 +72,7 @@ static void share(void)
     strcpy(ranks[1].gpu_uuid, "aa");
     strcpy(ranks[1].gpu_pci, "0000:03:00.0");
     ranks[0].mps = ranks[1].mps = 1;
-    in.rates = (struct doctor_rates){NULL, NULL, NULL, NULL, NULL};
+    memset(&in.rates, 0, sizeof in.rates);
 }
 
 static void share_hidden(void)
@@ -250,7 +250,7 @@ static void one_node(void)
 static void nvlinks(void)
 {
     ranks[0].nvlinks = ranks[1].nvlinks = 18;
-    in.rates.store_gbs = NULL;
+    memset(&in.rates, 0, sizeof in.rates);
 }
 
 #define HOST_PAIR "0000:81:00.0" /* at another host bridge than the first rank's */

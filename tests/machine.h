@@ -22,6 +22,7 @@
 #define MACHINE_ROOT_C  "/sys/devices/pci0000:80/0000:80:01.0"
 #define MACHINE_GPU_C   MACHINE_ROOT_C "/0000:81:00.0"
 #define MACHINE_MODULE  "580.95.05"
+#define MACHINE_GBS     52 /* a rate between its GPUs with which nothing is wrong */
 #define MACHINE_BOOT_ID "0d0cb7e5-8b66-4a28-8d5c-6f2a7f0b8a11"
 
 /* Makes it below a new folder, whose path this is; machine_remove takes it away. */
@@ -38,8 +39,6 @@ void machine_write_acs(const char *root, const char *folder, unsigned control);
 
 /* What CUDA and NVML would say of a GPU. */
 void machine_give_gpu(struct doctor_facts *facts, const char *uuid, const char *pci);
-/* Rates between two ranks on it, GB/s, with which nothing is wrong. */
-extern const double machine_gbs[4];
 /* What two ranks gather on it, with GPUs of their own; `second` is the PCI address of rank 1's. */
 struct doctor_input machine_gather(const char *root, struct doctor_facts ranks[2], const char *second);
 /* The checks that came out so, in the order in which they are told: "acs iommu". */

@@ -180,7 +180,7 @@ static void test_sharer(void)
 {
     struct doctor_facts three[3];
     struct doctor_input in = machine_gather(root, ranks, "0000:04:00.0");
-    in.rates = (struct doctor_rates){NULL, NULL, NULL, NULL, NULL};
+    memset(&in.rates, 0, sizeof in.rates);
     memcpy(three, ranks, sizeof ranks);
     three[2] = ranks[0];
     for (int rank = 0; rank < 3; rank++) {
@@ -218,45 +218,62 @@ static void test_staging(void)
 
 /* ---- Measured rates ---------------------------------------------------------------------------------------- */
 
-/* GB/s of stores and loads, us of flags between ranks 0 and 1; GB/s of both ranks with all at once. */
-static void judge_rates(const double *store, const double *load, const double *latency,
-                        const double *store_all, const double *load_all)
+/* From rank 0 to 1 and from 1 to 0, of stores and loads, GB/s, of flags, us, and GB/s with all at once. */
+struct figures {
+    float store[2], load[2], flag[2];
+    double all_store, all_load;
+};
+
+static void judge_rates(struct figures f)
 {
     struct doctor_input in = machine_gather(root, ranks, "0000:04:00.0");
-    in.rates = (struct doctor_rates){store, load, latency, store_all, load_all};
+    for (int from = 0; from < 2; from++) {
+        in.rates.store_gbs[from][1 - from] = f.store[from];
+        in.rates.load_gbs[from][1 - from] = f.load[from];
+        in.rates.flag_us[from][1 - from] = f.flag[from];
+    }
+    in.rates.all_store_gbs = f.all_store;
+    in.rates.all_load_gbs = f.all_load;
     doctor_judge(&in, &report);
 }
 
+/* What the links can carry is 63.0 GB/s. */
 static void test_rates(void)
 {
-    static const double slow[4] = {NAN, 52, 2.6, NAN}, edge[4] = {NAN, 15.8, 15.8, NAN},
-                        under[4] = {NAN, 15.7, 52, NAN};
-    static const double quick[4] = {NAN, 0.65, 1.1, NAN}, staged[4] = {NAN, 0.65, 14, NAN};
-    static const double all[2] = {22, 24}, collapsed[2] = {22, 6.5};
-    judge_rates(machine_gbs, machine_gbs, quick, all, all);
-    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "");
-    TEST_CONTAINS(item_of("peer-rates")->seen, "8 rates");
-    judge_rates(edge, NULL, NULL, NULL, NULL); /* 63.0 GB/s are 100% */
-    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "");
-    judge_rates(NULL, under, NULL, NULL, NULL);
-    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "peer-rates");
-    TEST_CONTAINS(report.items[0].seen, "rank 0 loads from rank 1 at 15.7 GB/s");
-    judge_rates(slow, machine_gbs, quick, all, all);
-    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "peer-rates");
-    TEST_CONTAINS(report.items[0].seen, "rank 1 stores to rank 0 at 2.6 GB/s, 4% of the 63.0");
-    TEST_CONTAINS(report.items[0].seen, "1 of 2 pairs");
-    TEST_CONTAINS(report.items[0].remedy, "update-initramfs -u and reboot");
-    TEST_TRUE(fabs(report.items[0].slower - 63.0 / 2.6) < 0.1);
-    judge_rates(machine_gbs, machine_gbs, staged, all, all);
-    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "peer-rates");
-    TEST_CONTAINS(report.items[0].seen, "a flag from rank 1 to rank 0 takes 14.0 us");
-    judge_rates(machine_gbs, machine_gbs, quick, collapsed, all);
-    TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), "peer-rates");
-    TEST_CONTAINS(report.items[0].seen, "with all ranks at once, rank 1 stores at 6.5 GB/s, 10%");
-    TEST_CONTAINS(report.items[0].remedy, "PEER_ALGORITHM");
-    judge_rates(machine_gbs, machine_gbs, quick, all, collapsed);
-    TEST_CONTAINS(report.items[0].seen, "rank 1 loads");
-    judge_rates(NULL, NULL, NULL, NULL, NULL);
+    static const struct {
+        struct figures figures;
+        const char *seen, *remedy; /* of the finding; "": there is none */
+        double slower;
+    } all[] = {
+        {{{52, 53}, {50, 51}, {0.65f, 1.1f}, 22, 24}, "", "", 0},
+        {{{15.8f, 15.8f}, {0}, {0}, 0, 0}, "", "", 0},
+        {{{0}, {15.7f, 52}, {0}, 0, 0}, "rank 0 loads from rank 1 at 15.7 GB/s", "iommu", 63.0 / 15.7},
+        {{{52, 2.6f}, {50, 51}, {0.65f, 1.1f}, 2, 24},
+         "rank 1 stores to rank 0 at 2.6 GB/s, 4% of the 63.0 that the links can carry; 1 of 2 pairs",
+         "update-initramfs -u and reboot",
+         63.0 / 2.6},
+        {{{52, 53}, {50, 51}, {0.65f, 14}, 22, 24},
+         "a flag from rank 1 to rank 0 takes 14.0 us",
+         "topo -p2p",
+         14},
+        {{{52, 53}, {50, 51}, {0.65f, 5}, 22, 24}, "", "", 0},
+        {{{52, 53}, {50, 51}, {0}, 6.5, 24},
+         "each stores at 6.5 GB/s in all, 10%",
+         "PEER_ALGORITHM",
+         63.0 / 6.5},
+        {{{52, 53}, {50, 51}, {0}, 22, 6.5},
+         "each loads at 6.5 GB/s in all, 10%",
+         "PEER_ALGORITHM",
+         63.0 / 6.5},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        judge_rates(all[i].figures);
+        TEST_TEXT(machine_checks(&report, DOCTOR_FINDING), all[i].seen[0] != '\0' ? "peer-rates" : "");
+        TEST_CONTAINS(item_of("peer-rates")->seen, all[i].seen);
+        TEST_CONTAINS(item_of("peer-rates")->remedy, all[i].remedy);
+        TEST_TRUE(fabs(item_of("peer-rates")->slower - all[i].slower) < 0.1);
+    }
+    judge_rates((struct figures){{0}, {0}, {0}, 0, 0});
     TEST_TEXT(machine_checks(&report, DOCTOR_UNCHECKED), "peer-rates");
 }
 

@@ -125,12 +125,13 @@ struct doctor_comm {
     char no_settings[512]; /* the same of PEER_ variables that are none */
 };
 
-/* Measured between ranks: element from * size + to; NaN where nothing was measured. Any array may be NULL. */
+/* Measured between ranks; 0: not known. Row: the rank that stores, loads or sends the flag; column: whose memory. */
 struct doctor_rates {
-    const double *store_gbs, *load_gbs; /* one pair at a time, GB/s of data that moved */
-    const double *latency_us;           /* of a flag, one way */
-    /* of a rank (size elements): what it moves while all ranks store to, or load from, all others at once */
-    const double *store_all_gbs, *load_all_gbs;
+    float store_gbs[PEER_MAX_PEERS][PEER_MAX_PEERS]; /* one pair at a time, GB/s of data that moved */
+    float load_gbs[PEER_MAX_PEERS][PEER_MAX_PEERS];
+    float flag_us[PEER_MAX_PEERS][PEER_MAX_PEERS]; /* one way */
+    double all_store_gbs,
+        all_load_gbs; /* of each rank, while all store to, or load from, all others at once */
 };
 
 struct doctor_input {

@@ -1,7 +1,6 @@
 /* The doctor's checks of PCIe links and of the rates and latencies that were measured between ranks. */
 #include "doctor.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Below this part of what the link can do a rate is a finding. Measured elsewhere: links that work reach 80 to 90%,
@@ -172,7 +171,7 @@ struct worst {
 
 static void judge_rate(struct worst *worst, int from, int to, double gbs, double most_gbs)
 {
-    if (isnan(gbs) || most_gbs <= 0)
+    if (gbs <= 0 || most_gbs <= 0)
         return;
     worst->judged++;
     worst->below += gbs < LEAST_PART * most_gbs;
@@ -180,23 +179,27 @@ static void judge_rate(struct worst *worst, int from, int to, double gbs, double
         *worst = (struct worst){worst->judged, worst->below, from, to, gbs / most_gbs, gbs, most_gbs};
 }
 
-static struct worst worst_pair(const struct doctor_input *in, const double *gbs)
+static struct worst worst_pair(const struct doctor_input *in, const float gbs[PEER_MAX_PEERS][PEER_MAX_PEERS])
 {
     struct worst worst = {0};
-    for (int from = 0; gbs != NULL && from < in->size; from++)
+    for (int from = 0; from < in->size && in->size <= PEER_MAX_PEERS; from++)
         for (int to = 0; to < in->size; to++)
             if (from != to)
-                judge_rate(&worst, from, to, gbs[from * in->size + to], pair_gbs(in, from, to));
+                judge_rate(&worst, from, to, (double)gbs[from][to], pair_gbs(in, from, to));
     return worst;
 }
 
-/* With all at once a rank has its own link to itself, and no more. */
-static struct worst worst_rank(const struct doctor_input *in, const double *gbs)
+/* With all at once a rank that has a GPU of its own has its link to itself, and no more. The slowest link is what all
+ * are held to. */
+static struct worst worst_of_all(const struct doctor_input *in, double gbs)
 {
     struct worst worst = {0};
-    for (int rank = 0; gbs != NULL && doctor_gpus(in) == in->size && rank < in->size; rank++)
-        judge_rate(&worst, rank, rank, gbs[rank],
-                   in->ranks[rank].nvlinks > 0 ? 0 : doctor_way_gbs(&in->ranks[rank]));
+    double most_gbs = in->ranks[0].nvlinks > 0 ? 0 : doctor_way_gbs(&in->ranks[0]);
+    for (int rank = 1; rank < in->size; rank++)
+        if (doctor_way_gbs(&in->ranks[rank]) < most_gbs)
+            most_gbs = doctor_way_gbs(&in->ranks[rank]);
+    if (doctor_gpus(in) == in->size)
+        judge_rate(&worst, 0, 0, gbs, most_gbs);
     return worst;
 }
 
@@ -232,9 +235,8 @@ static void report_all(const struct worst *worst, const char *what, const char *
         return;
     doctor_append(
         seen, sizeof seen,
-        "with all ranks at once, rank %d %s at %.1f GB/s, %.0f%% of the %.1f that its link can carry; "
-        "%d of %d ranks are below 25%%",
-        worst->from, what, worst->gbs, 100 * worst->part, worst->most_gbs, worst->below, worst->judged);
+        "with all ranks at once, each %s at %.1f GB/s in all, %.0f%% of the %.1f that its link can carry",
+        what, worst->gbs, 100 * worst->part, worst->most_gbs);
     doctor_finding(
         report, times_slower(worst), seen,
         "measured elsewhere, 8 GPUs behind switches on AMD hosts: stores fell from 52 to 7 GB/s, an "
@@ -244,16 +246,16 @@ static void report_all(const struct worst *worst, const char *what, const char *
 
 static void report_latency(const struct doctor_input *in, struct doctor_report *report)
 {
-    const double *us = in->rates.latency_us;
     int from = 0, to = 0;
     double most = 0;
     char seen[256] = "";
-    for (int i = 0; us != NULL && i < in->size * in->size; i++)
-        if (i / in->size != i % in->size && !isnan(us[i]) && us[i] > most) {
-            most = us[i];
-            from = i / in->size;
-            to = i % in->size;
-        }
+    for (int a = 0; a < in->size && in->size <= PEER_MAX_PEERS; a++)
+        for (int b = 0; b < in->size; b++)
+            if (a != b && (double)in->rates.flag_us[a][b] > most) {
+                most = (double)in->rates.flag_us[a][b];
+                from = a;
+                to = b;
+            }
     if (most <= MOST_LATENCY_US)
         return;
     doctor_append(seen, sizeof seen, "a flag from rank %d to rank %d takes %.1f us", from, to, most);
@@ -266,22 +268,21 @@ static void report_latency(const struct doctor_input *in, struct doctor_report *
 
 static const char staged[] =
     "mend what is said of acs, iommu, bar1 and links; update driver and BIOS; if the driver stages between "
-    "GPUs at the "
-    "CPU's own ports, force it not to (unofficial, so check results after it, as peer_perf does): in "
-    "/etc/modprobe.d: "
-    "options nvidia NVreg_RegistryDwords=\"ForceP2P=0x11;GrdmaPciTopoCheckOverride=1;EnableResizableBar=1\", "
-    "then "
+    "GPUs at the CPU's own ports, force it not to (unofficial, so check results after it, as peer_perf "
+    "does): "
+    "in /etc/modprobe.d: options nvidia "
+    "NVreg_RegistryDwords=\"ForceP2P=0x11;GrdmaPciTopoCheckOverride=1;EnableResizableBar=1\", then "
     "update-initramfs -u and reboot";
-static const char collapse[] = "update BIOS and the switches' firmware (it mended one machine); otherwise "
-                               "leave PEER_ALGORITHM at auto, so "
-                               "that what was measured decides";
+static const char collapse[] =
+    "update BIOS and the switches' firmware (it mended one machine); otherwise leave PEER_ALGORITHM at auto, "
+    "so that what was measured decides";
 
 void doctor_check_rates(const struct doctor_input *in, struct doctor_report *report)
 {
     const struct doctor_rates *rates = &in->rates;
     struct worst store = worst_pair(in, rates->store_gbs), load = worst_pair(in, rates->load_gbs);
-    struct worst store_all = worst_rank(in, rates->store_all_gbs),
-                 load_all = worst_rank(in, rates->load_all_gbs);
+    struct worst store_all = worst_of_all(in, rates->all_store_gbs),
+                 load_all = worst_of_all(in, rates->all_load_gbs);
     int judged = store.judged + load.judged + store_all.judged + load_all.judged, before = report->n;
     if (!doctor_on_cuda(in)) {
         doctor_unchecked(report, "no GPU is in use");
