@@ -138,6 +138,7 @@ static void no_communicator(void)
 static void pid_apart(void)
 {
     strcpy(ranks[1].pid_namespace, "pid:[1]");
+    strcpy(in.comm.transport, "nccl");
 }
 
 static void ipc_apart(void)
@@ -148,6 +149,7 @@ static void ipc_apart(void)
 static void shm_apart(void)
 {
     ranks[1].shm_device++;
+    strcpy(in.comm.transport, "shm");
 }
 
 static void idle_state(void)
@@ -283,9 +285,10 @@ static const struct {
     {"peer-path", "", "", "calls go through nccl", "MPI_Comm_split_type", .spoil = two_nodes},
     {"peer-path", "", "", "as PEER_TRANSPORT says", "unset PEER_TRANSPORT", .spoil = named_transport},
     {"peer-path", "", "nccl nccl-settings", "no communicator", "PEER_LOG=debug", .spoil = no_communicator},
-    {"namespaces", "", "", "PID namespaces differ", "--pid=host", .spoil = pid_apart},
-    {"namespaces", "", "", "IPC namespaces differ", "--ipc=host", .spoil = ipc_apart},
-    {"namespaces", "", "", "don't share /dev/shm", "--ipc=host", .spoil = shm_apart},
+    {"namespaces peer-path", "", "", "PID namespaces differ", "--pid=host", .spoil = pid_apart},
+    /* The path works all the same. */
+    {"", "namespaces", "", "", "", .spoil = ipc_apart},
+    {"namespaces peer-path", "", "", "don't share /dev/shm", "--ipc=host", .spoil = shm_apart},
     {"", "namespaces", "", "", "", .file = {"/proc/sys/kernel/yama/ptrace_scope", "2\n"}},
     {"iommu", "", "", "GPUs of rank 1", "iommu=pt", .file = {MACHINE_GPU_B "/iommu_group/type", "DMA-FQ\n"}},
     {"", "", "iommu", "", "", .file = {MACHINE_GPU_B "/iommu_group/type", "\n"}},

@@ -18,12 +18,12 @@ static FILE *catch_log(MPI_Info info)
     if (file == NULL)
         return NULL;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(file));
-    MPI_Info_set(info, "log", "info");
+    MPI_Info_set(info, "log", "warn");
     MPI_Info_set(info, "log_file", path);
     return file;
 }
 
-/* The lines that warn or explain, without "peercoll[0] warn: " and the like before them. */
+/* The lines, without "peercoll[0] warn: " and the like before them. */
 static void read_log(FILE *file, struct doctor_comm *into)
 {
     char line[1024];
@@ -34,7 +34,7 @@ static void read_log(FILE *file, struct doctor_comm *into)
         bool unknown = strstr(line, " is no setting") != NULL;
         char *to = unknown ? into->no_settings : into->log, *begin = strstr(line, ": ");
         line[strcspn(line, "\n")] = '\0';
-        if (begin != NULL && (strstr(line, "] info:") == NULL || strstr(line, "can't") != NULL))
+        if (begin != NULL)
             doctor_append(to, unknown ? sizeof into->no_settings : sizeof into->log, "%s%s",
                           to[0] != '\0' ? "; " : "", begin + 2);
     }
