@@ -146,8 +146,10 @@ static int cuda_state_alloc(struct peer_device *device, size_t bytes, void **sta
     cudaError_t code = cudaMalloc(state, bytes);
     if (code != cudaSuccess)
         *state = NULL;
-    else
+    if (code == cudaSuccess)
         code = cudaMemset(*state, 0, bytes);
+    if (code == cudaSuccess) /* the library's own stream does not wait for this one */
+        code = cudaStreamSynchronize(cudaStreamLegacy);
     (void)device;
     return cuda_error("cudaMalloc", code);
 }

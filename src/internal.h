@@ -483,6 +483,8 @@ bool peer_transport_leave(struct peer_comm *comm);
 void peer_transport_destroy(struct peer_comm *comm, bool together);
 /* Bytes that this rank's part takes, of the device's memory, or under transport shm of the host's. */
 uint64_t peer_transport_memory(const struct peer_comm *comm);
+/* Bytes of /dev/shm that all ranks of a communicator take whose slabs lie in host memory. */
+uint64_t peer_transport_shared_bytes(const struct peer_config *config, int size);
 /* The fields of a call that depend on the communicator alone. */
 void peer_transport_call(struct peer_comm *comm, struct peer_call *call);
 

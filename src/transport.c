@@ -201,6 +201,12 @@ uint64_t peer_transport_memory(const struct peer_comm *comm)
     return comm->peers.ok ? slab_bytes(comm) + sizeof(struct peer_states) : 0;
 }
 
+uint64_t peer_transport_shared_bytes(const struct peer_config *config, int size)
+{
+    uint64_t staging = config->staging_bytes != 0 ? config->staging_bytes : HOST_STAGING;
+    return (uint64_t)size * PEER_SLAB_BYTES(staging) + sizeof(struct peer_control);
+}
+
 void peer_transport_call(struct peer_comm *comm, struct peer_call *call)
 {
     const struct peer_peers *peers = &comm->peers;

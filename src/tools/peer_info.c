@@ -1,11 +1,12 @@
 /* peer_info: what this build of peercoll can do and what it finds on this machine; its settings, its selection
  * table, and how a communicator of the ranks that mpirun started works.
  *
- * Only --comm and --matrix use MPI, so that all else also runs where mpirun doesn't. */
+ * Only --comm, --matrix and --check use MPI, so that all else also runs where mpirun doesn't. */
 #include "config.h"
 #include "internal.h"
 #include "peercoll.h"
 #include "bytes.h"
+#include "doctor.h"
 #include "info_model.h"
 #include "matrix.h"
 
@@ -29,7 +30,9 @@ enum {
     SHOW_COMM,
     SHOW_MODEL,
     SHOW_MODEL_CHECK,
-    SHOW_MATRIX
+    SHOW_MATRIX,
+    SHOW_CHECK,
+    OPTION_JSON
 };
 
 #define SELECT_WORDS 4
@@ -37,6 +40,7 @@ enum {
 
 struct options {
     int show;
+    bool json;
     char *words[MOST_WORDS]; /* --select: collective, bytes, type, ranks; --model: see info_model.h */
     int nwords;
     const char *file; /* of --model-check */
@@ -376,6 +380,9 @@ static const struct argp_option option_table[] = {
     {"comm", SHOW_COMM, NULL, 0, "Under mpirun: make a communicator of all ranks and print how it works", 1},
     {"matrix", SHOW_MATRIX, NULL, 0,
      "Under mpirun: measure what the ranks' stores, loads and flags reach, pair by pair and all at once", 1},
+    {"check", SHOW_CHECK, NULL, 0,
+     "Under mpirun: say what is wrong with this machine's peer path, what it costs, and what to do", 1},
+    {"json", OPTION_JSON, NULL, 0, "With --check: print a JSON document", 1},
     {NULL, 'h', NULL, 0, "The same as --help", -1},
     {0},
 };
@@ -395,10 +402,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case SHOW_MODEL:
     case SHOW_MODEL_CHECK:
     case SHOW_MATRIX:
+    case SHOW_CHECK:
         if (options->show != SHOW_ALL)
             argp_error(state, "one thing at a time");
         options->show = key;
         options->file = arg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
         return 0;
     case ARGP_KEY_ARG:
         if (options->nwords == (options->show == SHOW_SELECT  ? SELECT_WORDS
@@ -408,6 +419,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->words[options->nwords++] = arg;
         return 0;
     case ARGP_KEY_END:
+        if (options->json && options->show != SHOW_CHECK)
+            argp_error(state, "--json goes with --check");
         if (options->show == SHOW_SELECT && options->nwords < SELECT_WORDS)
             argp_error(state,
                        "--select needs COLLECTIVE BYTES TYPE RANKS, as in: --select allreduce 43008 bf16 8");
@@ -425,12 +438,13 @@ int main(int argc, char **argv)
         .options = option_table,
         .parser = parse_option,
         .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n"
-                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm\n--matrix",
+                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm\n--matrix\n--check "
+                    "[--json]",
         .doc = "Prints what this build of peercoll can do, and the GPUs and the NCCL that it finds.",
     };
     struct options options = {0};
 
-    argp_err_exit_status = EXIT_FAILURE;
+    argp_err_exit_status = DOCTOR_EXIT_UNABLE;
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     switch (options.show) {
     case SHOW_SETTINGS:
@@ -447,6 +461,8 @@ int main(int argc, char **argv)
     case SHOW_COMM:
     case SHOW_MATRIX:
         return show_comm(&argc, &argv, options.show == SHOW_MATRIX);
+    case SHOW_CHECK:
+        return doctor_run(&argc, &argv, options.json);
     default:
         return show_all();
     }
