@@ -7,6 +7,9 @@
  *   1 scatter  a rank writes its packs of part r for rank r (region ONE), for every r
  *   2 reduce   it adds up its own part, writes the result out and for every peer (region ALL)
  *   3 gather   it reads the other parts' results and writes them out
+ * staged is twoshot by push and flags whose sends take turns, for hosts that choke on writes from many to many: a rank
+ * has one stream out and one in at a time. In turn i it sends to the i-th rank after it, when that says so (phase TURN),
+ * and waits for the stream of the i-th before it, whose successor it then tells. The first turn is free.
  * Pushed packs lie with who reads them, so that waiting is on local memory. Pulled ones lie with who wrote them: what
  * all shall read is then written once. (`line` and `ll` by pull wait on a peer's memory, which is right where all
  * staging is equally far, as with transport shm; under `flag` the flags are always pushed.)
@@ -251,7 +254,7 @@ struct Lines : Steps<T, Op, Packs, Kind> {
 template <class T, class Op, class Packs, class Kind>
 struct Flags : Steps<T, Op, Packs, Kind> {
     using Base = Steps<T, Op, Packs, Kind>;
-    using MyPack = typename Packs::MyPack;
+    using MyPack = typename Base::MyPack;
     using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::begin, Base::end;
 
     const uint32_t rank, nranks;
@@ -326,6 +329,48 @@ struct Flags : Steps<T, Op, Packs, Kind> {
         });
     }
 
+    /* send(r) for every peer r in turn, the data's flags being of `phase`. turn: a number that grows from one round of
+     * turns to the next. */
+    template <class Send>
+    PEER_FN bool in_turns(uint32_t p, uint32_t phase, uint32_t turn, Send send)
+    {
+        const uint32_t tells = b.state.epoch + turn;
+        for (uint32_t i = 1; i < nranks; i++) {
+            const uint32_t to = peer_at(b.c, i), from = peer_at(b.c, nranks - i);
+            if (i > 1 && !wait_one(b, TURN, to, tells))
+                return false;
+            send(to);
+            signal_one(b, to, phase, tag(p));
+            if (!wait_one(b, phase, from, tag(p)))
+                return false;
+            if (i + 1 < nranks)
+                signal_one(b, peer_at(b.c, nranks - i - 1), TURN, tells);
+        }
+        return true;
+    }
+
+    /* Rounds of turns come in this order: scatter 0, scatter 1, results 0, scatter 2, results 1, ... */
+    PEER_FN bool staged_scatter(uint32_t p)
+    {
+        return in_turns(p, 0, 2 * p,
+                        [&](uint32_t r) { push_own(part_of(b.c, p, r), Base::template to<ONE>(r, p)); });
+    }
+
+    /* The result is kept where a peer's would lie, until it has been sent to all. */
+    PEER_FN bool staged_reduce(uint32_t p)
+    {
+        Part part = part_of(b.c, p, rank);
+        char *kept = Base::template to<ALL>(rank, p);
+        reduce_run<ONE>(part, p, [&](uint32_t j, const MyPack &x) {
+            Pusher::store<false>(kept + (uint64_t)j * Packs::STAGED, x.w);
+            store_own(part.first + j, x);
+        });
+        return in_turns(p, 1, 2 * p + 3, [&](uint32_t r) {
+            push_run(b, Base::template to<ALL>(r, p), begin(), end(part),
+                     [&](uint32_t j) { return Packs::load(kept, j); });
+        });
+    }
+
     PEER_FN bool twoshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, rank);
@@ -392,6 +437,23 @@ PEER_FN void twoshot(Block &b, MySteps &s)
     }
 }
 
+/* As twoshot; the sends of step 1 wait for others, so the state moves on before them. */
+template <class MySteps>
+PEER_FN void staged(Block &b, MySteps &s)
+{
+    enter(b);
+    if (!advance(b))
+        return;
+    for (uint32_t t = 0; t <= b.c.npieces + 1; t++) {
+        if (t < b.c.npieces && !s.staged_scatter(t))
+            return;
+        if (t >= 1 && t <= b.c.npieces && !s.staged_reduce(t - 1))
+            return;
+        if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
+            return;
+    }
+}
+
 template <class T, class Op, uint32_t PROTOCOL, class Kind>
 struct StepsOf {
     using Packs = typename PacksOf<T, PROTOCOL>::Type;
@@ -408,8 +470,10 @@ PEER_FN void run(Block &b, MySteps steps)
 {
     if constexpr (ALGORITHM == PEER_ALGO_ONESHOT)
         oneshot(b, steps);
-    else
+    else if constexpr (ALGORITHM == PEER_ALGO_TWOSHOT)
         twoshot(b, steps);
+    else
+        staged(b, steps);
 }
 
 /* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler; PULLS: something

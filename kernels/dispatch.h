@@ -68,8 +68,10 @@ void with_algorithm(uint32_t algorithm, uint32_t protocol, Body body)
     with_protocol(protocol, [&](auto p) {
         if (algorithm == PEER_ALGO_ONESHOT)
             body(Number<PEER_ALGO_ONESHOT>(), p);
-        else
+        else if (algorithm == PEER_ALGO_TWOSHOT)
             body(Number<PEER_ALGO_TWOSHOT>(), p);
+        else /* it has one protocol */
+            body(Number<PEER_ALGO_STAGED>(), Number<PEER_PROTO_FLAG>());
     });
 }
 

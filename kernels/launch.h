@@ -37,7 +37,8 @@ extern "C" {
 
 #define PEER_ALGORITHMS(X)                                                                                   \
     X(PEER_ALGO_ONESHOT, "oneshot")                                                                          \
-    X(PEER_ALGO_TWOSHOT, "twoshot")
+    X(PEER_ALGO_TWOSHOT, "twoshot")                                                                          \
+    X(PEER_ALGO_STAGED, "staged")
 
 #define PEER_PROTOCOLS(X)                                                                                    \
     X(PEER_PROTO_LINE, "line")                                                                               \
@@ -114,7 +115,7 @@ struct peer_control {
  * have a quarter of the room. The end of a half, a quarter of it or, for flag, a seventeenth, are the places
  * of small one-way calls. */
 #define PEER_FLAG_STRIDE 128
-#define PEER_PHASES      4
+#define PEER_PHASES      5
 #define PEER_FLAGS_BYTES ((uint64_t)2 * PEER_PHASES * PEER_MAX_BLOCKS * PEER_MAX_PEERS * PEER_FLAG_STRIDE)
 
 /* staging: PEER_STAGING_BYTES, a multiple of 4096. A half of lines: room for PEER_RING packs of the widest
@@ -287,8 +288,8 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     uint32_t per_pack = pack.data / element_bytes;
     /* A slot has `stride` packs for each pair of a rank's parts (twoshot), then for each result, or own data in
      * oneshot; of what is pulled by all, for the rank's own. */
-    uint64_t parts = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 1;
-    uint64_t one = c->algorithm == PEER_ALGO_TWOSHOT ? c->nranks : 0;
+    uint64_t parts = c->algorithm == PEER_ALGO_ONESHOT ? 1 : c->nranks;
+    uint64_t one = c->algorithm == PEER_ALGO_ONESHOT ? 0 : c->nranks;
     uint64_t writers = one + (c->pull_all ? 1 : c->nranks);
     uint32_t pieces = c->pieces > 1 ? c->pieces : 1;
     uint64_t half_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
@@ -319,7 +320,7 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->turns = 1;
     if (c->npieces == 1 && c->count * element_bytes > PEER_ROTATE_ABOVE)
         c->turns = (uint32_t)((c->rotate < half_bytes ? c->rotate : half_bytes) / c->turn_bytes);
-    c->epochs = c->npieces;
+    c->epochs = c->algorithm == PEER_ALGO_STAGED ? 2 * c->npieces + 2 : c->npieces;
 }
 
 /* The geometry of an exchange whose largest share is of so many bytes: where each writer's share lies. c has

@@ -157,8 +157,9 @@ PEER_FN bool step_ended(uint32_t npieces, bool ok)
 
 /* ---- Flags ---------------------------------------------------------------------------------------------- */
 
-/* The phases that are not an algorithm's own: a rank is in this call, and its sweep is behind it; or not yet. */
-enum { ARRIVED = 2, SWEEPING = 3 };
+/* The phases after an algorithm's own: a rank is in this call, and its sweep is behind it; or not yet; it is another
+ * rank's turn to send (kernels/allreduce.h). */
+enum { ARRIVED = 2, SWEEPING = 3, TURN = 4 };
 
 /* Tells all peers that what this block stored for them before has the tag; first 0: this rank too. Called by all
  * threads. */
@@ -167,6 +168,14 @@ PEER_FN void signal_peers(const Block &b, uint32_t phase, uint32_t tag, uint32_t
     block_sync();
     for (uint32_t i = b.at.thread + first; i < b.c.nranks; i += b.at.nthreads)
         flag_store(flag_at(b, peer_at(b.c, i), phase, b.c.rank), tag);
+}
+
+/* Tells rank r alone. */
+PEER_FN void signal_one(const Block &b, uint32_t r, uint32_t phase, uint32_t tag)
+{
+    block_sync();
+    if (b.at.thread == 0)
+        flag_store(flag_at(b, r, phase, b.c.rank), tag);
 }
 
 /* Arrival: block 0 of this rank tells all peers that it is in this call, and waits for all of them. It carries
@@ -196,6 +205,12 @@ PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag, Meanw
         meanwhile();
         return (int32_t)(flag_load(flag) - tag) >= 0;
     });
+}
+
+/* Called by all threads, and all get the same answer. */
+PEER_FN bool wait_one(Block &b, uint32_t phase, uint32_t r, uint32_t tag)
+{
+    return block_all(b.at.thread != 0 || wait_flag(b, phase, r, tag, [] {}));
 }
 
 /* Waits until the same block of every peer has signalled the tag; meanwhile(r) at each look at r's flag. Called by all

@@ -93,7 +93,8 @@ static int too_many_pieces(const struct peer_request *q)
 /* Half of the blocks send, where the pieces allow it: then blocks are those of either kind. */
 static void split(struct peer_call *call)
 {
-    call->split = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1;
+    call->split = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
+                  call->algorithm != PEER_ALGO_STAGED;
     if (!call->split)
         return;
     call->blocks /= 2;
@@ -420,7 +421,7 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
     if (status != PEER_SUCCESS)
         return status;
     if (comm->last.plan.path == PEER_PATH_PEER && q->collective == PEER_COLL_BCAST &&
-        comm->last.plan.algorithm == PEER_ALGO_TWOSHOT && comm->size > 2)
+        comm->last.plan.algorithm != PEER_ALGO_ONESHOT && comm->size > 2)
         return launch_steps(comm, q);
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
 }

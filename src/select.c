@@ -167,6 +167,10 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
         plan.protocol = PEER_PROTO_LL;
     plan.direction = choose(query->direction, row->direction);
+    if (plan.algorithm == PEER_ALGO_STAGED) { /* it has one form */
+        plan.protocol = PEER_PROTO_FLAG;
+        plan.direction = PEER_PUSH;
+    }
     plan.pieces = query->pieces != 0 ? query->pieces : row->pieces;
     plan.threads = query->threads != 0 && query->link != PEER_LINK_HOST ? query->threads : row->threads;
     plan.blocks = query->blocks != 0 ? query->blocks : busy_blocks(query, &plan, row->blocks);

@@ -53,13 +53,15 @@ static void add_count(struct counts *counts, size_t count)
 /* A call as the library cuts it up. */
 static struct peer_call geometry(PEER_Comm comm, PEER_Datatype type, int algorithm, size_t count)
 {
+    const bool staged = algorithm == 2 * TRIAL_PUSHED, pull = !staged && algorithm >= TRIAL_PUSHED;
     struct peer_call call = {.nranks = (uint32_t)comm->size,
-                             .algorithm = (uint32_t)(algorithm % TRIAL_PUSHED / PEER_N_PROTOCOLS),
-                             .protocol = (uint32_t)(algorithm % PEER_N_PROTOCOLS),
+                             .algorithm = staged ? PEER_ALGO_STAGED
+                                                 : (uint32_t)(algorithm % TRIAL_PUSHED / PEER_N_PROTOCOLS),
+                             .protocol = staged ? PEER_PROTO_FLAG : (uint32_t)(algorithm % PEER_N_PROTOCOLS),
                              .blocks = 1,
                              .count = count,
-                             .pull_one = algorithm >= TRIAL_PUSHED,
-                             .pull_all = algorithm >= TRIAL_PUSHED,
+                             .pull_one = pull,
+                             .pull_all = pull,
                              .staging = comm->peers.staging};
     peer_set_geometry(&call, (uint32_t)reference_element(type), comm->device.ops->vector_bytes());
     return call;

@@ -84,7 +84,8 @@ static void launch(struct rank *me, struct peer_call *call)
         call->slab[r] = g->slab[r];
     peer_set_geometry(call, (uint32_t)reference_element((PEER_Datatype)call->datatype),
                       g->kernels->vector_bytes);
-    call->split = me->calls % 2 && call->npieces > 1 && call->ring >= call->npieces;
+    call->split = call->algorithm != PEER_ALGO_STAGED && me->calls % 2 && call->npieces > 1 &&
+                  call->ring >= call->npieces;
     g->kernels->launch(call);
     me->calls++;
 }
@@ -161,6 +162,7 @@ static void run_variant(struct group *g, const char *name, const struct peer_hos
         for (uint32_t pull = 0; pull < 4; pull++)
             run(g, name, algorithm / PEER_N_PROTOCOLS, algorithm % PEER_N_PROTOCOLS, pull,
                 i / 2 % 2 * 1000000);
+        run(g, name, PEER_ALGO_STAGED, PEER_PROTO_FLAG, 0, i / 2 % 2 * 1000000);
     }
 }
 

@@ -27,14 +27,16 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
         TEST_INT(plan->algorithm, q->algorithm);
     if (!q->line_ok)
         TEST_TRUE(plan->protocol != PEER_PROTO_LINE);
-    if (q->protocol != PEER_CHOICE_AUTO && (q->line_ok || q->protocol != PEER_PROTO_LINE))
+    if (plan->algorithm == PEER_ALGO_STAGED)
+        TEST_TRUE(plan->protocol == PEER_PROTO_FLAG && plan->direction == PEER_PUSH);
+    else if (q->protocol != PEER_CHOICE_AUTO && (q->line_ok || q->protocol != PEER_PROTO_LINE))
         TEST_INT(plan->protocol, q->protocol);
     if (q->blocks != 0)
         TEST_INT(plan->blocks, q->blocks < q->max_blocks ? q->blocks : q->max_blocks);
     if (q->threads != 0 && q->link != PEER_LINK_HOST)
         TEST_INT(plan->threads, q->threads);
     TEST_TRUE(plan->direction < PEER_N_DIRECTIONS && plan->pieces >= 1);
-    if (q->direction != PEER_CHOICE_AUTO)
+    if (q->direction != PEER_CHOICE_AUTO && plan->algorithm != PEER_ALGO_STAGED)
         TEST_INT(plan->direction, q->direction);
     if (q->pieces != 0)
         TEST_INT(plan->pieces, q->pieces);
@@ -137,7 +139,7 @@ static void texts(void)
 static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t vector_bytes)
 {
     struct peer_pack pack = peer_pack_of(c->protocol, element, vector_bytes);
-    bool twoshot = c->algorithm == PEER_ALGO_TWOSHOT;
+    bool twoshot = c->algorithm != PEER_ALGO_ONESHOT;
     uint64_t places = (twoshot ? c->nranks : 0) + (c->pull_all ? 1 : c->nranks);
     uint64_t per_pack = pack.data / element, parts = twoshot ? c->nranks : 1;
     uint64_t slots = c->npieces == 1 ? 1 : c->npieces < c->ring ? c->npieces : c->ring;

@@ -1,4 +1,4 @@
-/* test_sequence [STEPS]: many calls one after the other, no two alike: datatype, operation, size, place and,
+/* test_sequence [STEPS [SEED]]: many calls one after the other, no two alike: datatype, operation, size, place and,
  * with them, algorithm and grid change at random on every call, and so does the communicator: several over all
  * ranks, with different settings, and one over each half of the ranks, all alive at once. Barriers come in
  * between, and one rank or another is late. Several calls are under way before the first is looked at. Every
@@ -161,6 +161,8 @@ int main(int argc, char **argv)
     static struct sequence s = {.random = 2024};
     trial_begin(&argc, &argv, &s.rank, &s.size);
     int steps = argc > 1 ? atoi(argv[1]) : 1000;
+    if (argc > 2)
+        s.random = strtoull(argv[2], NULL, 10);
     TEST_TRUE(steps > 0);
     open_sequence(&s);
     for (int i = 0; i < steps; i++)

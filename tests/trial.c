@@ -54,13 +54,13 @@ void trial_free(PEER_Comm *comm)
 
 const char *trial_algorithm(int i)
 {
-    static const char *const names[] = {"oneshot.line",      "oneshot.ll",      "oneshot.flag",
-                                        "twoshot.line",      "twoshot.ll",      "twoshot.flag",
-                                        "oneshot.line.pull", "oneshot.ll.pull", "oneshot.flag.pull",
-                                        "twoshot.line.pull", "twoshot.ll.pull", "twoshot.flag.pull"};
+    static const char *const names[] = {
+        "oneshot.line",    "oneshot.ll",        "oneshot.flag",    "twoshot.line",      "twoshot.ll",
+        "twoshot.flag",    "oneshot.line.pull", "oneshot.ll.pull", "oneshot.flag.pull", "twoshot.line.pull",
+        "twoshot.ll.pull", "twoshot.flag.pull", "staged.flag"};
     _Static_assert(sizeof names / sizeof *names == TRIAL_ALGORITHMS, "a name for each");
-    _Static_assert(PEER_N_ALGORITHMS * PEER_N_PROTOCOLS * PEER_N_DIRECTIONS == TRIAL_ALGORITHMS,
-                   "all that there are");
+    _Static_assert((PEER_N_ALGORITHMS - 1) * PEER_N_PROTOCOLS * PEER_N_DIRECTIONS + 1 == TRIAL_ALGORITHMS,
+                   "all that there are: staged has one form");
     return names[i];
 }
 

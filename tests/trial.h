@@ -9,9 +9,9 @@
 #include "reference.h"
 #include "tools/bed.h"
 
-/* Pairs of algorithm and protocol, by push, then by pull. */
+/* Pairs of algorithm and protocol by push, then by pull; then staged. */
 #define TRIAL_PUSHED     6
-#define TRIAL_ALGORITHMS (2 * TRIAL_PUSHED)
+#define TRIAL_ALGORITHMS (2 * TRIAL_PUSHED + 1)
 
 enum trial_place { TRIAL_OUT_OF_PLACE, TRIAL_IN_PLACE, TRIAL_SAME_POINTER };
 

@@ -56,7 +56,6 @@ static void read_info(PEER_Comm comm, struct doctor_comm *into)
     MPI_Info_free(&info);
 }
 
-/* Collective. On return the GPU has worked, so that its link is awake. */
 /* What the full probe measured. */
 static void read_rates(PEER_Comm comm, struct doctor_rates *rates)
 {
@@ -69,6 +68,7 @@ static void read_rates(PEER_Comm comm, struct doctor_rates *rates)
     rates->all_load_gbs = comm->figures.all_load_gbs;
 }
 
+/* Collective. On return the GPU has worked, so that its link is awake. */
 static void try_communicator(int rank, const struct peer_config *config, struct doctor_comm *into,
                              struct doctor_rates *rates)
 {
