@@ -74,6 +74,8 @@ static void set_plan(struct peer_comm *comm, const struct peer_request *q)
         .direction = comm->config.direction,
         .blocks = comm->config.blocks,
         .threads = comm->config.threads,
+        .rows = comm->table.rows,
+        .nrows = comm->table.nrows,
     };
     comm->last.plan = peer_select(&query);
 }

@@ -74,6 +74,9 @@ static const struct row rows[] = {
      "blocks of a peer kernel; auto: by size and ranks"},
     {"PEER_THREADS", "auto", AUTO, NUMBER(threads, 32, PEER_MAX_THREADS, 32),
      "threads of a block; auto: by size and ranks"},
+    {"PEER_TABLE", "", PER_RANK, TEXT(table, "path of a file"),
+     "rows that selection looks at before its own, as peer_perf --tune writes them; rank 0's file serves "
+     "all"},
     {"PEER_STAGING_BYTES", "auto", UNITS | AUTO, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
      "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M on a "
      "GPU, 2M "

@@ -68,7 +68,8 @@ struct peer_config {
     uint32_t threads;       /* 0: auto */
     uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
-    char nccl[256]; /* "auto", "off" or a path */
+    char table[256]; /* "": none */
+    char nccl[256];  /* "auto", "off" or a path */
     uint32_t log;   /* enum peer_log_level */
     char log_file[256];
     uint32_t epoch_start;
@@ -142,7 +143,13 @@ struct peer_plan {
     uint32_t blocks;
     uint32_t threads;
     uint32_t pieces;
-    const char *reason; /* static text: the row, or why not the peer path */
+    const char *reason; /* static text: whose row, or why not the peer path */
+};
+
+/* PEER_TABLE's. */
+struct peer_table {
+    struct peer_row *rows; /* NULL: none */
+    size_t nrows;
 };
 
 struct peer_plan peer_select(const struct peer_query *query);
@@ -150,12 +157,23 @@ const char *peer_collective_name(uint32_t collective);
 /* "ipc oneshot.line 14x256", "nccl", ... into text; transport is the peer path's name. */
 void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes);
 const char *peer_link_name(enum peer_link link);
-/* The row that a query falls in, or "none"; every built-in row. For peer_info. */
+/* The row that a query falls in, or "none"; PEER_TABLE's rows and every built-in one. For peer_info. */
 void peer_select_print_row(FILE *to, const struct peer_query *query);
-void peer_select_print(FILE *to);
+void peer_select_print(FILE *to, const struct peer_table *table);
 /* A row as one line of text, of which PEER_TABLE's files are made, and back: false with the reason in `why`. */
 void peer_row_text(const struct peer_row *row, char *text, size_t text_bytes);
 bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes);
+
+/* ---- table.c: PEER_TABLE ----------------------------------------------------------------------------------- */
+
+struct peer_bootstrap;
+
+/* A file's rows; PEER_ERR_SETTING names what is wrong, file and line. */
+int peer_table_read(const char *file, struct peer_table *table);
+/* Collective: gives all ranks those of rank 0, from its file ("": none) or, if there is one, the parent's. */
+int peer_table_load(struct peer_bootstrap *boot, const char *file, const struct peer_table *parent,
+                    struct peer_table *table);
+void peer_table_free(struct peer_table *table);
 
 /* ---- bootstrap.c: the ranks before there is a peer path --------------------------------------------------- */
 
@@ -163,6 +181,8 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
 struct peer_bootstrap {
     int (*allgather)(struct peer_bootstrap *boot, const void *mine, void *all, size_t bytes_each);
     int (*barrier)(struct peer_bootstrap *boot);
+    /* From rank 0. */
+    int (*bcast)(struct peer_bootstrap *boot, void *data, size_t bytes);
     /* Bytes to and from every rank, for the MPI fallback: all-to-all of bytes_each. */
     int (*alltoall)(struct peer_bootstrap *boot, const void *send, void *recv, size_t bytes_each);
     /* Of counts[r] bytes, block r being `apart` bytes from the one before. */
@@ -368,7 +388,8 @@ struct peer_comm {
     struct peer_identity *ids; /* of all ranks */
     struct peer_device device;
     struct peer_peers peers;
-    struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
+    struct peer_table table; /* rows that come before the built-in ones */
+    struct peer_nccl *nccl;  /* NULL: none, see nccl_reason */
     char nccl_reason[256];
     char *staging;                    /* of the MPI fallback, made at its first call */
     uint32_t max_blocks, max_threads; /* of a grid, see struct peer_query */

@@ -2,6 +2,7 @@
  * reading them is pure, so all ranks choose alike. */
 #include "internal.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,12 @@ static const struct peer_row *row_of(const struct peer_query *query)
     return row != NULL ? row : row_among(rows, ROWS, query);
 }
 
+/* Of a row that row_of found: whose it is, as a plan's reason. */
+static const char *owner_of(const struct peer_query *query, const struct peer_row *row)
+{
+    return row == row_among(query->rows, query->nrows, query) ? "PEER_TABLE" : "the table";
+}
+
 /* Blocks that have something to do: every thread at least one pack of 12 bytes. All, where the size is not
  * known. */
 static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
@@ -148,7 +155,7 @@ static uint32_t choose(uint32_t forced, uint32_t row)
 
 static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row)
 {
-    struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = "the table"};
+    struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = owner_of(query, row)};
     plan.algorithm = row->algorithm;
     if (has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
@@ -173,7 +180,7 @@ struct peer_plan peer_select(const struct peer_query *query)
     if (query->peer_ok && row != NULL && row->path == PEER_PATH_PEER)
         return peer_plan_of(query, row);
     plan.reason = query->nranks > PEER_MAX_PEERS ? "more ranks than the peer kernels serve"
-                  : query->peer_ok               ? "the table"
+                  : query->peer_ok               ? owner_of(query, row)
                   : query->nccl_ok               ? "no peer path"
                                                  : "neither a peer path nor an NCCL that serves the call";
     return plan;
@@ -264,15 +271,24 @@ static bool parse_way(const char *text, struct peer_row *row)
 
 static bool parse_grid(const char *text, struct peer_row *row)
 {
-    int end = 0;
+    int end = 0, more = 0;
     row->pieces = 1;
     if (sscanf(text, "%ux%u%n", &row->blocks, &row->threads, &end) != 2)
         return false;
-    if (text[end] == '/' && sscanf(text + end, "/%u%n", &row->pieces, &(int){0}) != 1)
+    if (text[end] == '/' && sscanf(text + end, "/%u%n", &row->pieces, &more) != 1)
         return false;
-    return row->blocks >= 1 && row->blocks <= PEER_MAX_BLOCKS && row->pieces >= 1 &&
-           (row->threads == 1 ||
-            (row->threads % 32 == 0 && row->threads > 0 && row->threads <= PEER_MAX_THREADS));
+    if (text[end + more] != '\0' || row->blocks < 1 || row->blocks > PEER_MAX_BLOCKS || row->pieces < 1)
+        return false;
+    if (row->link == PEER_LINK_HOST)
+        return row->threads == 1;
+    return row->threads % 32 == 0 && row->threads > 0 && row->threads <= PEER_MAX_THREADS;
+}
+
+static bool parse_ranks(const char *text, struct peer_row *row)
+{
+    int end = 0;
+    return sscanf(text, "%u-%u%n", &row->min_ranks, &row->max_ranks, &end) == 2 && text[end] == '\0' &&
+           row->min_ranks <= row->max_ranks;
 }
 
 static bool parse_bytes_field(const char *text, uint64_t *bytes)
@@ -282,7 +298,7 @@ static bool parse_bytes_field(const char *text, uint64_t *bytes)
     if (strcmp(text, "any") == 0)
         return true;
     *bytes = strtoull(text, &end, 10);
-    return end != text && *end == '\0';
+    return isdigit((unsigned char)text[0]) && *end == '\0';
 }
 
 static uint32_t parse_set(const char *text)
@@ -293,15 +309,22 @@ static uint32_t parse_set(const char *text)
     return name_index(collective_names, PEER_N_COLLECTIVES, text, strlen(text));
 }
 
+/* Whether every collective of a set has a twoshot form. */
+static bool set_has_twoshot(uint32_t set)
+{
+    return set == WHOLE || (set < PEER_N_COLLECTIVES && has_twoshot(set));
+}
+
 bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes)
 {
-    char link[16], collective[32], ranks[16], bytes[24], way[48], grid[32] = "";
-    int fields = sscanf(text, "%15s %31s %15s %23s %47s %31s", link, collective, ranks, bytes, way, grid);
+    char link[16], collective[32], ranks[16], bytes[24], way[48], grid[32] = "", more[2];
+    int fields =
+        sscanf(text, "%15s %31s %15s %23s %47s %31s %1s", link, collective, ranks, bytes, way, grid, more);
     const char *what = NULL;
     memset(row, 0, sizeof *row);
-    if (fields < 5) {
-        snprintf(why, why_bytes, "it has %d fields; LINK COLLECTIVE RANKS BYTES ALGORITHM GRID are wanted",
-                 fields);
+    if (fields < 5 || fields > 6) {
+        snprintf(why, why_bytes, "it has %s fields; LINK COLLECTIVE RANKS BYTES ALGORITHM GRID are wanted",
+                 fields < 5 ? "too few" : "too many");
         return false;
     }
     row->link = name_index(link_names, PEER_N_LINKS, link, strlen(link));
@@ -311,16 +334,21 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
         what = "LINK is none of host, local, wire, shm";
     else if (row->collective == PEER_N_COLLECTIVES && strcmp(collective, set_name(EVERY)) != 0)
         what = "COLLECTIVE is none that `peer_info --table' shows";
-    else if (sscanf(ranks, "%u-%u", &row->min_ranks, &row->max_ranks) != 2 || row->min_ranks > row->max_ranks)
+    else if (!parse_ranks(ranks, row))
         what = "RANKS is no range as 2-4";
     else if (!parse_bytes_field(bytes, &row->max_bytes))
         what = "BYTES is neither a number nor any";
     else if (row->path == PEER_PATH_PEER && !parse_way(way, row))
         what = "ALGORITHM is neither nccl nor as twoshot.flag or twoshot.flag.pull";
+    else if (row->path == PEER_PATH_PEER && row->algorithm == PEER_ALGO_TWOSHOT &&
+             !set_has_twoshot(row->collective))
+        what = "twoshot is for allreduce, reduce and bcast";
+    else if (row->path == PEER_PATH_NCCL && fields == 6)
+        what = "nccl has no GRID";
     else if (row->path == PEER_PATH_PEER && !parse_grid(grid, row))
-        what = "GRID is not BLOCKSxTHREADS or BLOCKSxTHREADS/PIECES, with up to 64 blocks, and 1 or a "
-               "multiple of "
-               "32 up to 512 threads";
+        what =
+            "GRID is not BLOCKSxTHREADS or BLOCKSxTHREADS/PIECES, with up to 64 blocks, and on link host 1 "
+            "thread, else a multiple of 32 up to 512";
     if (what != NULL)
         snprintf(why, why_bytes, "%s", what);
     return what == NULL;
@@ -335,13 +363,21 @@ void peer_select_print_row(FILE *to, const struct peer_query *query)
     fprintf(to, "%s", text);
 }
 
-void peer_select_print(FILE *to)
+static void print_rows(FILE *to, const struct peer_row *first, size_t n)
 {
-    fprintf(to, "%-5s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
-            "blocks x threads, at most / pieces, at least");
-    for (size_t i = 0; i < ROWS; i++) {
+    for (size_t i = 0; i < n; i++) {
         char text[128];
-        peer_row_text(&rows[i], text, sizeof text);
+        peer_row_text(&first[i], text, sizeof text);
         fprintf(to, "%s\n", text);
     }
+}
+
+void peer_select_print(FILE *to, const struct peer_table *table)
+{
+    fprintf(to, "#%-4s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
+            "blocks x threads, at most / pieces, at least");
+    print_rows(to, table->rows, table->nrows);
+    if (table->nrows > 0)
+        fprintf(to, "# built in\n");
+    print_rows(to, rows, ROWS);
 }

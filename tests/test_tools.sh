@@ -92,6 +92,16 @@ test_info() {
     good '^PEER_DEVICE' '^PEER_TIMEOUT_MS' -- "$info" --settings
     good '^host *allreduce' '^wire *barrier' -- "$info" --table
     good '^host.*ipc [a-z]*[.][a-z]* ' '^wire.*nccl' '^host.* mpi ' -- "$info" --select allreduce 43008 bf16 8
+    echo 'wire allreduce 8-8 65536 twoshot.ll 7x96' >"$folder/table"
+    good '^wire.*ipc twoshot.ll 7x96 *row: wire .*  of PEER_TABLE .*/table$' -- \
+        env PEER_TABLE="$folder/table" "$info" --select allreduce 43008 bf16 8
+    good "^# PEER_TABLE $folder/table" '^wire *allreduce *8-8 *65536 *twoshot.ll *7x96$' '^host *allreduce' -- \
+        env PEER_TABLE="$folder/table" "$info" --table
+    cp "$out" "$folder/all"
+    good '^host *allreduce' -- env PEER_TABLE="$folder/all" "$info" --table
+    echo 'wire allreduce 8-8 64K nccl' >"$folder/table"
+    bad 1 'table, line 1: BYTES' env PEER_TABLE="$folder/table" "$info" --table
+    bad 1 'table, line 1: BYTES' env PEER_TABLE="$folder/table" "$info" --select allreduce 8 fp32 2
     good '^local.*self' -- "$info" --select barrier 0 int32 1
     good '^peer_info (peercoll) [0-9]' -- "$info" --version
     good '--select' -- "$info" -h
