@@ -57,9 +57,9 @@ static void remember(struct peer_comm *comm, const struct peer_request *q)
 
 /* ---- What the kernels are told ------------------------------------------------------------------------------- */
 
-static void set_plan(struct peer_comm *comm, const struct peer_request *q)
+struct peer_query peer_query_of(const struct peer_comm *comm, const struct peer_request *q)
 {
-    struct peer_query query = {
+    return (struct peer_query){
         .collective = q->collective,
         .nbytes = peer_request_largest(q, comm->size) * peer_datatype_bytes(q->datatype),
         .nranks = (uint32_t)comm->size,
@@ -77,7 +77,6 @@ static void set_plan(struct peer_comm *comm, const struct peer_request *q)
         .rows = comm->table.rows,
         .nrows = comm->table.nrows,
     };
-    comm->last.plan = peer_select(&query);
 }
 
 static int too_many_pieces(const struct peer_request *q)
@@ -232,9 +231,10 @@ static bool is_exchange(const struct peer_request *q, const struct peer_plan *pl
 
 static int plan_call(struct peer_comm *comm, const struct peer_request *q)
 {
+    const struct peer_query query = peer_query_of(comm, q);
     struct peer_last_call *last = &comm->last;
     int status = PEER_SUCCESS;
-    set_plan(comm, q);
+    last->plan = peer_select(&query);
     remember(comm, q);
     if (last->plan.path != PEER_PATH_PEER)
         return PEER_SUCCESS;

@@ -153,6 +153,7 @@ struct peer_table {
 };
 
 struct peer_plan peer_select(const struct peer_query *query);
+bool peer_collective_has_twoshot(uint32_t collective);
 const char *peer_collective_name(uint32_t collective);
 /* "ipc oneshot.line 14x256", "nccl", ... into text; transport is the peer path's name. */
 void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes);
@@ -405,6 +406,9 @@ struct peer_comm {
     char status_text[512];
     struct peer_last_call last;
 };
+
+/* What selection is asked for a call; call.c, and for peer_perf. */
+struct peer_query peer_query_of(const struct peer_comm *comm, const struct peer_request *q);
 
 /* ---- transport*.c, probe.c, fault.c ----------------------------------------------------------------------- */
 

@@ -142,7 +142,7 @@ static uint32_t at_most(uint32_t value, uint32_t most)
     return value < most ? value : most;
 }
 
-static bool has_twoshot(uint32_t collective)
+bool peer_collective_has_twoshot(uint32_t collective)
 {
     return collective == PEER_COLL_ALLREDUCE || in_set(WHOLE, collective);
 }
@@ -157,7 +157,7 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
 {
     struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = owner_of(query, row)};
     plan.algorithm = row->algorithm;
-    if (has_twoshot(query->collective))
+    if (peer_collective_has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
     plan.protocol = choose(query->protocol, row->protocol);
     if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
@@ -312,7 +312,7 @@ static uint32_t parse_set(const char *text)
 /* Whether every collective of a set has a twoshot form. */
 static bool set_has_twoshot(uint32_t set)
 {
-    return set == WHOLE || (set < PEER_N_COLLECTIVES && has_twoshot(set));
+    return set == WHOLE || (set < PEER_N_COLLECTIVES && peer_collective_has_twoshot(set));
 }
 
 bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes)

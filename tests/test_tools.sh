@@ -160,6 +160,29 @@ test_perf_collectives() {
     rows 50 2 one-buffer
 }
 
+# A table of few sizes; then a run with it takes what it says.
+test_perf_tune() {
+    for collective in allreduce bcast alltoallv barrier; do
+        good '^# [0-9]* rows* in .*/tuned' -- \
+            ranks 3 "$perf" "$collective" --tune="$folder/tuned" -b 64 -e 512K -f 128 -N 1 -G 0
+        if ! awk '/^#/ || NF == 0 { next } { n++; if (NF < 12 || $5 < 1 || $3 < $4) bad = 1 }
+                  END { exit bad || n < 1 }' "$out"; then
+            complain "its table"
+        fi
+        good "^[a-z]* *$collective *3-3 " '^# peer_perf .* --tune, 20.* 3 ranks, link ' -- cat "$folder/tuned"
+    done
+    echo 'host allreduce 2-2 any twoshot.ll.pull 1x1' >"$folder/table"
+    good ' 64 .* ipc twoshot.ll.pull 1x1 ' -- \
+        ranks 2 env PEER_DEVICE=host PEER_TABLE="$folder/table" "$perf" allreduce --tune="$folder/tuned" -b 64 -N 1
+    good 'twoshot.line' -- ranks 2 env PEER_DEVICE=host PEER_ALGORITHM=twoshot.line.push \
+        "$perf" allreduce --tune="$folder/tuned" -b 64 -N 1
+    good '^host *allreduce *2-2 *64 *twoshot.line *1x1$' -- tail -n 1 "$folder/tuned"
+    bad 1 'nothing to choose from where transport self' "$perf" allreduce --tune="$folder/tuned"
+    bad 1 '/nowhere/table: No such' ranks 2 "$perf" allreduce --tune=/nowhere/table
+    bad 1 'one datatype' "$perf" allreduce --tune="$folder/tuned" -d all
+    bad 1 'not -i' "$perf" allreduce --tune="$folder/tuned" -i 8
+}
+
 # One rank tells of what all see. The rest goes without mpirun, which takes its time to end when a rank fails.
 test_perf_errors() {
     bad 1 'which collective' ranks2
@@ -179,6 +202,7 @@ test_perf_errors() {
 test_info
 test_perf_tables
 test_perf_collectives
+test_perf_tune
 test_perf_errors
 if [ "$failures" -gt 0 ]; then
     echo "$failures checks failed"

@@ -177,6 +177,16 @@ static void measure_modes(struct perf *perf, struct perf_case *c)
     }
 }
 
+static void measure_case(struct perf *perf, struct perf_case *c)
+{
+    if (perf->options.tune) {
+        c->graph = perf->options.graph;
+        perf_tune(perf, c);
+    } else {
+        measure_modes(perf, c);
+    }
+}
+
 /* The message of so many bytes, or what is nearest: whole elements, as many in each block. Of the arrays of counts
  * and displacements every block is the same size, as in nccl-tests. */
 static void set_size(struct perf *perf, struct perf_case *c, size_t bytes)
@@ -204,7 +214,7 @@ static void measure_sizes(struct perf *perf, struct perf_case *c)
     for (size_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes = next) {
         set_size(perf, c, bytes);
         if (c->bytes != last) /* steps may be smaller than an element of each block */
-            measure_modes(perf, c);
+            measure_case(perf, c);
         last = c->bytes;
         next = options->step_bytes > 0 ? bytes + options->step_bytes : bytes * factor;
         if (next <= bytes || (options->step_bytes == 0 && next / factor != bytes))
@@ -260,7 +270,7 @@ static bool measure_all(struct perf *perf)
     bool any = false;
 
     if (perf->options.collective->send == PERF_NOTHING) {
-        measure_modes(perf, &c);
+        measure_case(perf, &c);
         return true;
     }
     for (unsigned type = 0; type < PEER_N_DATATYPES; type++) {
@@ -271,6 +281,14 @@ static bool measure_all(struct perf *perf)
     if (!any && perf->rank == 0)
         fprintf(stderr, "%s: %s\n", program_invocation_short_name, PEER_Last_error());
     return any;
+}
+
+static bool tune_all(struct perf *perf)
+{
+    if (!perf_tune_open(perf) || !measure_all(perf))
+        return false;
+    perf_tune_close(perf);
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -286,7 +304,7 @@ int main(int argc, char **argv)
         good = open_all(&perf);
         if (good) {
             perf_report_header(&perf);
-            good = measure_all(&perf);
+            good = perf.options.tune ? tune_all(&perf) : measure_all(&perf);
             good = perf_report_summary(&perf) && good;
             close_all(&perf);
         }

@@ -6,7 +6,9 @@
  *   perf_time.c         timed runs of us and of the rivals
  *   perf_check.c        are the results right?
  *   perf_numbers.c      data whose results are exact
- *   perf_report.c       what is printed */
+ *   perf_report.c       what is printed
+ *   perf_tune.c         --tune: every way of making a call measured,
+ *   perf_rows.c         and the table of the best written */
 #ifndef PEER_TOOLS_PERF_H
 #define PEER_TOOLS_PERF_H
 
@@ -109,6 +111,7 @@ struct perf_options {
     int check; /* 0 or 1 */
     int graph; /* calls in a graph; 0: no graph; -1: the device's default */
     bool compare_nccl, compare_mpi;
+    const char *tune; /* the file to write, or NULL */
     bool help, usage, version;
 };
 
@@ -180,6 +183,13 @@ bool perf_runner_open(struct perf_runner *runner, struct bed *bed,
 void perf_runner_close(struct perf_runner *runner);
 /* Launches the graph, or makes the call, so many times. */
 void perf_runner_go(struct perf_runner *runner, int units);
+/* Calls of a unit. */
+int perf_runner_calls(const struct perf_runner *runner);
+/* Times one run of so many units: microseconds per call on the slowest rank. All ranks get the same number. */
+double perf_runner_us(struct perf_runner *runner, int units);
+/* Microseconds per call, roughly: of ever longer runs, each made a few times, until one takes enough_us. */
+double perf_runner_pilot(struct perf_runner *runner, double enough_us);
+double perf_median(double *us, int runs);
 
 /* Our call of a row, on this rank. */
 struct perf_call perf_call_of(const struct perf *perf, const struct perf_case *c, enum perf_place place);
@@ -204,6 +214,15 @@ struct perf_number perf_input(PEER_Datatype datatype, PEER_Op op, int rank, int 
 struct perf_number perf_combined(PEER_Datatype datatype, PEER_Op op, int nranks, size_t i, int position);
 /* Element i of array = number / divisor, rounded as the datatype does. */
 void perf_encode(PEER_Datatype datatype, struct perf_number number, int divisor, size_t i, void *array);
+
+/* ---- Tuning --------------------------------------------------------------------------------------------- */
+
+/* Opens the file that --tune names; false after a message: all ranks alike. Prints the columns. */
+bool perf_tune_open(struct perf *perf);
+/* Measures all ways for a row's message, prints what came of it. */
+void perf_tune(struct perf *perf, const struct perf_case *c);
+/* Writes the table. */
+void perf_tune_close(struct perf *perf);
 
 /* ---- Reporting ------------------------------------------------------------------------------------------ */
 

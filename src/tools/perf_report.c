@@ -152,8 +152,10 @@ void perf_report_header(const struct perf *perf)
     for (int r = 0; r < perf->size; r++)
         printf("# rank %d: %s\n", r, all + (size_t)r * PLACE_BYTES);
     free(all);
-    print_measure(perf);
-    print_columns(perf);
+    if (!perf->options.tune) { /* which has columns of its own */
+        print_measure(perf);
+        print_columns(perf);
+    }
     fflush(stdout);
 }
 
