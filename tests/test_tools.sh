@@ -183,6 +183,36 @@ test_perf_tune() {
     bad 1 'not -i' "$perf" allreduce --tune="$folder/tuned" -i 8
 }
 
+# One document and nothing else.
+test_perf_json() {
+    if ! grep -q '^#define HAVE_JANSSON 1' config.h; then
+        bad 1 'without jansson' "$perf" allreduce --json
+        return
+    fi
+    good '"collective": "allreduce"' '"device": "' '"ranks": \[' '"size": 64,' '"type": "bf16"' '"redop": "sum"' \
+        '"root": null' '"wrong": 0' '"us": [0-9]' '"us": null' '"library": "' '"mean_busbw": [0-9]' '"plan": "[a-z]' \
+        -- ranks2 allreduce -b 64 -e 256 -f 4 -d bf16 -G 0 --compare mpi --json
+    if [ "$(head -n 1 "$out")" != '{' ] || [ "$(tail -n 1 "$out")" != '}' ]; then complain "more than a document"; fi
+    if [ "$(grep -c '"size"' "$out")" -ne 2 ]; then complain "not 2 rows"; fi
+    cp "$out" "$folder/json"
+    if command -v python3 >/dev/null; then good '"size": 64' -- python3 -m json.tool "$folder/json"; fi
+    bad 1 'neither --json nor --plot' "$perf" allreduce --tune="$folder/tuned" --json
+}
+
+# Two curves in each of two plots; or the word that gnuplot is missing.
+test_perf_plot() {
+    mkdir "$folder/empty"
+    bad 1 'needs gnuplot' ranks 2 env PATH="$folder/empty" "$PWD/$perf" allreduce --plot="$folder/plot.svg"
+    bad 1 'no sizes to plot' "$perf" barrier --plot="$folder/plot.svg"
+    if ! command -v gnuplot >/dev/null; then
+        echo "without gnuplot nothing is drawn"
+        return
+    fi
+    bad 1 '/nowhere/plot.svg: No such' "$perf" allreduce --plot=/nowhere/plot.svg
+    good 'Wrong elements *: 0 OK' -- ranks2 allreduce -b 64 -e 1K -G 0 --compare mpi --plot="$folder/it's.svg"
+    good '^<svg' 'allreduce on 2 ranks' '>peercoll' '>mpi' 'GB/s' '^</svg>' -- cat "$folder/it's.svg"
+}
+
 # One rank tells of what all see. The rest goes without mpirun, which takes its time to end when a rank fails.
 test_perf_errors() {
     bad 1 'which collective' ranks2
@@ -203,6 +233,8 @@ test_info
 test_perf_tables
 test_perf_collectives
 test_perf_tune
+test_perf_json
+test_perf_plot
 test_perf_errors
 if [ "$failures" -gt 0 ]; then
     echo "$failures checks failed"

@@ -153,8 +153,12 @@ static void measure(struct perf *perf, const struct perf_case *c)
 
     perf_time(perf, c, &result);
     if (result.us[PERF_OUT_OF_PLACE] < 0) {
-        if (perf->rank == 0 && !told)
-            printf("# no rows in a graph: %s\n", PEER_Last_error());
+        if (!told) {
+            char note[512];
+
+            snprintf(note, sizeof note, "no rows in a graph: %s", PEER_Last_error());
+            perf_report_note(perf, note);
+        }
         told = true;
         return;
     }
@@ -291,6 +295,15 @@ static bool tune_all(struct perf *perf)
     return true;
 }
 
+static bool run(struct perf *perf)
+{
+    bool good;
+
+    perf_report_header(perf);
+    good = perf->options.tune ? tune_all(perf) : measure_all(perf);
+    return perf_report_summary(perf) && good;
+}
+
 int main(int argc, char **argv)
 {
     static struct perf perf;
@@ -303,9 +316,7 @@ int main(int argc, char **argv)
     if (good && !perf_options_answer(&perf.options, perf.rank)) {
         good = open_all(&perf);
         if (good) {
-            perf_report_header(&perf);
-            good = perf.options.tune ? tune_all(&perf) : measure_all(&perf);
-            good = perf_report_summary(&perf) && good;
+            good = perf_report_open(&perf) && run(&perf);
             close_all(&perf);
         }
     }

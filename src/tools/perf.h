@@ -6,7 +6,10 @@
  *   perf_time.c         timed runs of us and of the rivals
  *   perf_check.c        are the results right?
  *   perf_numbers.c      data whose results are exact
- *   perf_report.c       what is printed
+ *   perf_report.c       what the rows come to, and who is told of it:
+ *   perf_text.c         the table,
+ *   perf_json.c         --json, and
+ *   perf_plot.c         --plot
  *   perf_tune.c         --tune: every way of making a call measured,
  *   perf_rows.c         and the table of the best written */
 #ifndef PEER_TOOLS_PERF_H
@@ -111,7 +114,8 @@ struct perf_options {
     int check; /* 0 or 1 */
     int graph; /* calls in a graph; 0: no graph; -1: the device's default */
     bool compare_nccl, compare_mpi;
-    const char *tune; /* the file to write, or NULL */
+    const char *tune, *plot; /* the file to write, or NULL */
+    bool json;
     bool help, usage, version;
 };
 
@@ -226,10 +230,47 @@ void perf_tune_close(struct perf *perf);
 
 /* ---- Reporting ------------------------------------------------------------------------------------------ */
 
-/* All ranks call these; rank 0 prints. */
+#define PERF_PLACE_BYTES 192
+#define PERF_NAME_BYTES  256
+
+/* What the rows came to so far. */
+struct perf_totals {
+    double busbw;
+    int busbw_rows;
+    long long wrong;
+    bool checked;
+    double log_ratio[2][PERF_N_RIVALS]; /* [1]: in a graph */
+    int ratios[2][PERF_N_RIVALS];
+};
+
+/* What rank 0 does with what is measured; those that may be NULL are marked with a 0. */
+struct perf_sink {
+    bool (*open)(const struct perf *perf);                                     /* 0; false after a message */
+    void (*header)(const struct perf *perf, char (*places)[PERF_PLACE_BYTES]); /* 0; of all ranks */
+    void (*note)(const struct perf *perf, const char *text);                   /* 0 */
+    void (*row)(const struct perf *perf, const struct perf_case *c, const struct perf_result *result);
+    bool (*summary)(const struct perf *perf, const struct perf_totals *totals); /* false after a message */
+};
+
+extern const struct perf_sink perf_text, perf_plot;
+extern const struct perf_sink *const perf_json; /* NULL: not built in */
+
+/* For sinks. < 0: there is none. */
+double perf_algbw(const struct perf_case *c, double us);
+double perf_busbw(const struct perf *perf, const struct perf_case *c, double us);
+double perf_ratio(const struct perf_result *result, enum perf_rival rival);
+const char *perf_rival_name(enum perf_rival rival);
+bool perf_compared(const struct perf *perf, enum perf_rival rival);
+/* body(arg, key, value) for what PEER_Comm_get_info tells, but for the plan, which is a row's. */
+void perf_each_fact(PEER_Comm comm, void (*body)(void *arg, const char *key, const char *value), void *arg);
+void perf_mpi_library(char *text, size_t bytes);
+
+/* All ranks call these; rank 0 prints. open: false after a message, on all ranks alike. */
+bool perf_report_open(struct perf *perf);
+void perf_report_note(const struct perf *perf, const char *text);
 void perf_report_header(const struct perf *perf);
 void perf_report_row(const struct perf *perf, const struct perf_case *c, const struct perf_result *result);
-/* Returns whether all that was checked was right. */
+/* Returns whether all that was checked was right, and all sinks well. */
 bool perf_report_summary(const struct perf *perf);
 
 #endif

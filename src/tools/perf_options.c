@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Keys of options without a letter. */
-enum { KEY_COMPARE = 256, KEY_USAGE, KEY_TUNE };
+enum { KEY_COMPARE = 256, KEY_USAGE, KEY_TUNE, KEY_JSON, KEY_PLOT };
 
 #define LIST_TYPE(name, bytes, text) text ", "
 #define LIST_OP(name, text)          text ", "
@@ -37,7 +37,10 @@ static const struct argp_option option_table[] = {
      2},
     {"check", 'c', "0|1", 0, "Check the results of some calls besides (default 1)", 2},
     {"compare", KEY_COMPARE, "LIST", 0, "Measure these in turns with us: nccl, mpi or nccl,mpi", 2},
-    {NULL, 0, NULL, 0, "Instead of the table of times:", 3},
+    {NULL, 0, NULL, 0, "Instead of the table of times, or beside it:", 3},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON document, and nothing else", 3},
+    {"plot", KEY_PLOT, "FILE", 0,
+     "Draw latency and bandwidth of all that is compared into FILE, an SVG, through gnuplot", 3},
     {"tune", KEY_TUNE, "FILE", 0,
      "Measure every algorithm, protocol, direction and grid, and NCCL, and write the best for each size to "
      "FILE, "
@@ -201,7 +204,8 @@ static error_t finish_tune(struct argp_state *state, const struct perf_options *
                        : options->step_bytes > 0 ? "-f, not -i"
                        : options->compare_nccl || options->compare_mpi
                            ? "no --compare: NCCL is among its ways"
-                           : NULL;
+                       : options->json || options->plot ? "neither --json nor --plot"
+                                                        : NULL;
     if (what == NULL)
         return 0;
     argp_error(state, "--tune takes %s", what);
@@ -229,6 +233,14 @@ static error_t finish(struct argp_state *state, struct perf_options *options)
                    options->min_bytes, options->max_bytes);
         return EINVAL;
     }
+    if (options->json && perf_json == NULL) {
+        argp_error(state, "--json: this program was built without jansson");
+        return EINVAL;
+    }
+    if (options->plot && options->collective->send == PERF_NOTHING) {
+        argp_error(state, "--plot: a %s has no sizes to plot", options->collective->name);
+        return EINVAL;
+    }
     return options->tune ? finish_tune(state, options) : 0;
 }
 
@@ -251,6 +263,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return take_root(state, arg, options);
     case KEY_COMPARE:
         return take_rivals(state, arg, options);
+    case KEY_JSON:
+        options->json = true;
+        return 0;
+    case KEY_PLOT:
+        options->plot = arg;
+        return 0;
     case KEY_TUNE:
         options->tune = arg;
         return 0;
