@@ -1,6 +1,8 @@
 /* The life of a call: from a request to a plan, to what the kernels are told, to its launch on the path that
  * serves. */
+#include "config.h"
 #include "internal.h"
+#include "nvtx.h"
 
 #include <string.h>
 
@@ -412,7 +414,7 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
 }
 
-int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
+static int run(struct peer_comm *comm, const struct peer_request *q)
 {
     int status = peer_comm_check(comm);
     if (status != PEER_SUCCESS)
@@ -429,5 +431,14 @@ int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
         status = launch(comm, q);
     if (status == PEER_SUCCESS)
         status = comm->device.ops->followed(&comm->device, q->stream);
+    return status;
+}
+
+int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
+{
+    int status;
+    PEER_RANGE_BEGIN(peer_collective_name(q->collective));
+    status = run(comm, q);
+    PEER_RANGE_END();
     return status;
 }
