@@ -291,6 +291,7 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
         if (!wait_peers(b, 0, tag(p),
                         [&](uint32_t r) { expect_packs(Base::template from<ALL>(r, p), part.count); }))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
         return true;
     }
@@ -320,6 +321,7 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
         Part part = part_of(b.c, p, rank);
         if (!wait_peers(b, 0, tag(p)))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         Pusher pusher(b.c, end(part) > begin() ? end(part) - begin() : 0);
         if (pusher.streaming)
             reduce_and_push<true>(part, p);
@@ -351,9 +353,11 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
 template <class MySteps>
 PEER_FN void oneshot(Block &b, MySteps &s)
 {
+    mark(b, PEER_MARK_BEGIN);
     s.load_ahead();
     enter(b);
     s.oneshot_send(0);
+    mark(b, PEER_MARK_SENT);
     if (!advance(b))
         return;
     for (uint32_t p = 0; p < b.c.npieces; p++) {
@@ -362,13 +366,16 @@ PEER_FN void oneshot(Block &b, MySteps &s)
         if (!step_ended(b.c.npieces, s.oneshot_reduce(p)))
             return;
     }
+    mark(b, PEER_MARK_END);
 }
 
 template <class MySteps>
 PEER_FN void twoshot(Block &b, MySteps &s)
 {
+    mark(b, PEER_MARK_BEGIN);
     enter(b);
     s.scatter(0);
+    mark(b, PEER_MARK_SENT);
     if (!advance(b))
         return;
     for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
@@ -376,9 +383,11 @@ PEER_FN void twoshot(Block &b, MySteps &s)
             s.scatter(t);
         if (t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
             return;
+        mark(b, PEER_MARK_REDUCED, t - 1);
         if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
             return;
     }
+    mark(b, PEER_MARK_END);
 }
 
 template <class T, class Op, uint32_t PROTOCOL, bool WHOLE>

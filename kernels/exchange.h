@@ -308,6 +308,7 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
     {
         if (!Base::wait_received(p))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         for (uint32_t i = 0; i < x.nrecv; i++) {
             const PeerShare s = Base::received(i);
             const char *from = Base::from(s, p);
@@ -323,6 +324,7 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
     {
         if (!Base::wait_received(p))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         auto from = [&](uint32_t r) { return share_at(b, x, s, b.c.rank, r, p); };
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
@@ -340,10 +342,12 @@ PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
 {
     const uint32_t npieces = steps.x.npieces;
     const bool arrive = (b.c.arrive || (b.c.small && b.last)) && b.at.block == 0;
+    mark(b, PEER_MARK_BEGIN);
     enter(b);
     if (arrive)
         announce(b);
     steps.send(0);
+    mark(b, PEER_MARK_SENT);
     if (!advance(b))
         return;
     for (uint32_t p = 0; p < npieces; p++) {
@@ -360,6 +364,7 @@ PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
     }
     if (arrive)
         wait_announced(b);
+    mark(b, PEER_MARK_END);
 }
 
 template <class T, uint32_t PROTOCOL, bool WHOLE>

@@ -102,6 +102,13 @@ PEER_FN bool advance(const Block &b)
     return !b.stopped;
 }
 
+/* Piece p has come to a point whose time is asked for, of the first piece alone. */
+PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
+{
+    if (b.c.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0)
+        b.c.marks[which] = now_ns();
+}
+
 /* ---- Waits ---------------------------------------------------------------------------------------------- */
 
 /* Ends this rank's part in the communicator. Threads may do this at the same time: they write the same. */

@@ -288,6 +288,9 @@ static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
     call->recvbuf = q->recvbuf;
     call->align = common_alignment(q->sendbuf, q->recvbuf, comm->last.offsets);
     call->unit = unit_of(comm, q);
+    call->marks = comm->marks;
+    if (comm->marks != NULL)
+        comm->marks += PEER_N_MARKS;
     status = comm->device.ops->launch(&comm->device, call, q->stream);
     if (status != PEER_SUCCESS)
         return peer_fault_break(comm, status);

@@ -405,6 +405,7 @@ struct peer_comm {
     volatile int aborted;   /* by PEER_Comm_abort, from any thread */
     char status_text[512];
     struct peer_last_call last;
+    uint64_t *marks; /* for peer_perf: where the next kernel's times go, and after them the next one's; or NULL */
 };
 
 /* What selection is asked for a call; call.c, and for peer_perf. */

@@ -203,7 +203,7 @@ test_perf_json() {
 test_perf_plot() {
     mkdir "$folder/empty"
     bad 1 'needs gnuplot' ranks 2 env PATH="$folder/empty" "$PWD/$perf" allreduce --plot="$folder/plot.svg"
-    bad 1 'no sizes to plot' "$perf" barrier --plot="$folder/plot.svg"
+    bad 1 'a barrier has none' "$perf" barrier --plot="$folder/plot.svg"
     if ! command -v gnuplot >/dev/null; then
         echo "without gnuplot nothing is drawn"
         return
@@ -211,6 +211,28 @@ test_perf_plot() {
     bad 1 '/nowhere/plot.svg: No such' "$perf" allreduce --plot=/nowhere/plot.svg
     good 'Wrong elements *: 0 OK' -- ranks2 allreduce -b 64 -e 1K -G 0 --compare mpi --plot="$folder/it's.svg"
     good '^<svg' 'allreduce on 2 ranks' '>peercoll' '>mpi' 'GB/s' '^</svg>' -- cat "$folder/it's.svg"
+}
+
+# A row for each rank; publish, reduce and the total are always there, the wait under flag alone.
+test_perf_phases() {
+    for collective in allreduce bcast alltoall; do
+        good '^# launch: ' 'publish *wait *reduce' -- ranks 3 "$perf" "$collective" --phases -b 600 -e 600K -f 32 -G 0
+        if ! awk '/^#/ || NF == 0 { next }
+                  { n++; if ($3 != (n - 1) % 3 || $5 <= 0 || $7 <= 0 || $10 < $5 || $11 != "eager") bad = 1 }
+                  END { exit bad || n != 9 }' "$out"; then
+            complain "its table"
+        fi
+    done
+    for way in oneshot.line oneshot.flag twoshot.ll twoshot.flag.pull; do
+        good "eager .* $way" -- ranks 2 env PEER_ALGORITHM=$way PEER_DEVICE=host "$perf" allreduce --phases -b 4K
+        if ! awk -v flag="${way##*flag*}" -v two="${way##twoshot*}" '/^#/ || NF == 0 { next }
+                  ($6 == "-") != (flag != "") || ($8 == "-") != (two != "") { bad = 1 } END { exit bad }' "$out"; then
+            complain "its table"
+        fi
+    done
+    bad 1 'a barrier has none' "$perf" barrier --phases
+    bad 1 'goes with none' "$perf" allreduce --phases --json
+    bad 1 'transport self serves' "$perf" allreduce --phases
 }
 
 # One rank tells of what all see. The rest goes without mpirun, which takes its time to end when a rank fails.
@@ -235,6 +257,7 @@ test_perf_collectives
 test_perf_tune
 test_perf_json
 test_perf_plot
+test_perf_phases
 test_perf_errors
 if [ "$failures" -gt 0 ]; then
     echo "$failures checks failed"

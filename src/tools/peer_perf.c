@@ -168,16 +168,25 @@ static void measure(struct perf *perf, const struct perf_case *c)
     perf_report_row(perf, c, &result);
 }
 
+/* One row, or with --phases one for each rank. */
+static void measure_mode(struct perf *perf, const struct perf_case *c)
+{
+    if (perf->options.phases)
+        perf_phases(perf, c);
+    else
+        measure(perf, c);
+}
+
 /* In a graph, and without. */
 static void measure_modes(struct perf *perf, struct perf_case *c)
 {
     if (perf->options.graph > 0) {
         c->graph = perf->options.graph;
-        measure(perf, c);
+        measure_mode(perf, c);
     }
     if (perf->options.graph == 0 || perf->bed.cuda) {
         c->graph = 0;
-        measure(perf, c);
+        measure_mode(perf, c);
     }
 }
 
@@ -300,6 +309,8 @@ static bool run(struct perf *perf)
     bool good;
 
     perf_report_header(perf);
+    if (perf->options.phases && !perf_phases_open(perf))
+        return false;
     good = perf->options.tune ? tune_all(perf) : measure_all(perf);
     return perf_report_summary(perf) && good;
 }

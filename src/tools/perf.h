@@ -10,6 +10,7 @@
  *   perf_text.c         the table,
  *   perf_json.c         --json, and
  *   perf_plot.c         --plot
+ *   perf_phases.c       --phases
  *   perf_tune.c         --tune: every way of making a call measured,
  *   perf_rows.c         and the table of the best written */
 #ifndef PEER_TOOLS_PERF_H
@@ -115,7 +116,7 @@ struct perf_options {
     int graph; /* calls in a graph; 0: no graph; -1: the device's default */
     bool compare_nccl, compare_mpi;
     const char *tune, *plot; /* the file to write, or NULL */
-    bool json;
+    bool json, phases;
     bool help, usage, version;
 };
 
@@ -227,6 +228,13 @@ bool perf_tune_open(struct perf *perf);
 void perf_tune(struct perf *perf, const struct perf_case *c);
 /* Writes the table. */
 void perf_tune_close(struct perf *perf);
+
+/* ---- Phases --------------------------------------------------------------------------------------------- */
+
+/* Prints the columns; false after a message: all ranks alike. */
+bool perf_phases_open(const struct perf *perf);
+/* Prints where the time of such a call goes. */
+void perf_phases(struct perf *perf, const struct perf_case *c);
 
 /* ---- Reporting ------------------------------------------------------------------------------------------ */
 

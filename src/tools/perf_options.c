@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Keys of options without a letter. */
-enum { KEY_COMPARE = 256, KEY_USAGE, KEY_TUNE, KEY_JSON, KEY_PLOT };
+enum { KEY_COMPARE = 256, KEY_USAGE, KEY_TUNE, KEY_JSON, KEY_PLOT, KEY_PHASES };
 
 #define LIST_TYPE(name, bytes, text) text ", "
 #define LIST_OP(name, text)          text ", "
@@ -41,6 +41,8 @@ static const struct argp_option option_table[] = {
     {"json", KEY_JSON, NULL, 0, "Print one JSON document, and nothing else", 3},
     {"plot", KEY_PLOT, "FILE", 0,
      "Draw latency and bandwidth of all that is compared into FILE, an SVG, through gnuplot", 3},
+    {"phases", KEY_PHASES, NULL, 0,
+     "Print where the time of one call goes: launch, publish, wait, reduce, gather", 3},
     {"tune", KEY_TUNE, "FILE", 0,
      "Measure every algorithm, protocol, direction and grid, and NCCL, and write the best for each size to "
      "FILE, "
@@ -237,8 +239,14 @@ static error_t finish(struct argp_state *state, struct perf_options *options)
         argp_error(state, "--json: this program was built without jansson");
         return EINVAL;
     }
-    if (options->plot && options->collective->send == PERF_NOTHING) {
-        argp_error(state, "--plot: a %s has no sizes to plot", options->collective->name);
+    if ((options->plot || options->phases) && options->collective->send == PERF_NOTHING) {
+        argp_error(state, "%s: a %s has none", options->plot ? "--plot" : "--phases",
+                   options->collective->name);
+        return EINVAL;
+    }
+    if (options->phases &&
+        (options->tune || options->json || options->plot || options->compare_nccl || options->compare_mpi)) {
+        argp_error(state, "--phases goes with none of --tune, --json, --plot and --compare");
         return EINVAL;
     }
     return options->tune ? finish_tune(state, options) : 0;
@@ -268,6 +276,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_PLOT:
         options->plot = arg;
+        return 0;
+    case KEY_PHASES:
+        options->phases = true;
         return 0;
     case KEY_TUNE:
         options->tune = arg;

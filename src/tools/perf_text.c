@@ -78,7 +78,7 @@ static void print_header(const struct perf *perf, char (*places)[PERF_PLACE_BYTE
     print_communicator(perf->comm);
     for (int r = 0; r < perf->size; r++)
         printf("# rank %d: %s\n", r, places[r]);
-    if (!perf->options.tune) { /* which has columns of its own */
+    if (!perf->options.tune && !perf->options.phases) { /* which have columns of their own */
         print_measure(perf);
         print_columns(perf);
     }
