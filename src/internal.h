@@ -70,7 +70,7 @@ struct peer_config {
     uint64_t timeout_ms;
     char table[256]; /* "": none */
     char nccl[256];  /* "auto", "off" or a path */
-    uint32_t log;   /* enum peer_log_level */
+    uint32_t log;    /* enum peer_log_level */
     char log_file[256];
     uint32_t epoch_start;
     char node[PEER_NAME_BYTES]; /* "": the machine's own */
@@ -405,7 +405,8 @@ struct peer_comm {
     volatile int aborted;   /* by PEER_Comm_abort, from any thread */
     char status_text[512];
     struct peer_last_call last;
-    uint64_t *marks; /* for peer_perf: where the next kernel's times go, and after them the next one's; or NULL */
+    uint64_t
+        *marks; /* for peer_perf: where the next kernel's times go, and after them the next one's; or NULL */
 };
 
 /* What selection is asked for a call; call.c, and for peer_perf. */

@@ -13,15 +13,17 @@
 #include <string.h>
 #include <time.h>
 
-#define RUN_US       3e3 /* of a short run */
+#define RUN_US       2e3 /* of a short run */
+#define LONGEST_US   2e4 /* of a run of a slow way */
 #define PILOT_US     5e2 /* when calls have run so long their speed is known */
 #define MAX_CALLS    4096
 #define RUNS         3
-#define HOPELESS     2.0 /* times the best so far: one run is enough */
-#define SLOW         3.0 /* times the best: slow */
-#define SLOW_SIZES   2   /* slow at so many in a row: tried no more */
-#define FINALISTS    4   /* and the pick */
-#define LAUNCH_US    100 /* a call that takes so long takes no less in a graph */
+#define HOPELESS     1.5  /* times the best so far: it gets no more runs, nor is it cut into pieces */
+#define SLOW         3.0  /* times the best: slow */
+#define SLOW_SIZES   2    /* slow at so many in a row: tried no more */
+#define FINALISTS    4    /* and the pick */
+#define LAUNCH_US    100  /* a call that takes so long is hopeless or not whether or not it is in a graph, */
+#define LONG_US      1000 /* and one that takes so long is as good as in one */
 #define PIECES_ABOVE 262144
 
 static struct tune tune;
@@ -148,36 +150,50 @@ static int way_of_pick(const struct peer_query *query, const struct peer_plan *p
 
 /* ---- Times ---------------------------------------------------------------------------------------------- */
 
+static int fastest(const double *us)
+{
+    int best = -1;
+
+    for (int way = 0; way < tune.nways; way++)
+        if (us[way] >= 0 && (best < 0 || us[way] < us[best]))
+            best = way;
+    return best;
+}
+
 static int between(double value, int least, int most)
 {
     return value < least ? least : value > most ? most : (int)value;
 }
 
-/* Makes a runner of the way that is in force, whose calls take about so long: in a graph if that is asked for. */
-static void open_runner(struct perf *perf, const struct perf_case *c, double us, int graph,
+/* Makes a runner of the way that is in force, whose calls take about `us`: in a graph if that is asked for. A run has
+ * as many calls as the fastest way makes in RUN_US, as far as that takes no longer than LONGEST_US: what the ranks
+ * need to find each other at its start then weighs the same on all ways. */
+static void open_runner(struct perf *perf, const struct perf_case *c, double us, double fastest_us, int graph,
                         struct perf_runner *runner)
 {
     struct perf_call call = perf_call_of(perf, c, PERF_OUT_OF_PLACE);
-    int per_graph = graph > 0 ? between(RUN_US / us, 1, graph) : 0;
+    int most = between(LONGEST_US / us, 1, MAX_CALLS), calls = between(RUN_US / fastest_us, 1, most);
+    int per_graph = graph > 0 ? between(calls, 1, graph) : 0;
 
     if (!perf_runner_open(runner, &perf->bed, call.collective->run, &call, per_graph))
         perf_die("%s", PEER_Last_error());
-    runner->units = between(RUN_US / us / perf_runner_calls(runner), 1, MAX_CALLS);
+    runner->units = between((double)calls / perf_runner_calls(runner), 1, MAX_CALLS);
 }
 
 /* The time of the way that is in force, the best of a few runs, since hiccups only make one longer. `best`: the best
  * way so far, or < 0. */
 static double try_way(struct perf *perf, const struct perf_case *c, double best, struct perf_runner *runner)
 {
+    const int graph = perf->options.graph;
     double us;
 
-    open_runner(perf, c, RUN_US, 0, runner);
+    open_runner(perf, c, RUN_US, RUN_US, 0, runner);
     perf_runner_go(runner, 1);
     us = perf_runner_pilot(runner, PILOT_US);
     perf_runner_close(runner);
-    if (best >= 0 && us > HOPELESS * best && us > LAUNCH_US)
+    if (graph > 0 && (us > LONG_US || (best >= 0 && us > HOPELESS * best && us > LAUNCH_US)))
         return us;
-    open_runner(perf, c, us, perf->options.graph, runner);
+    open_runner(perf, c, us, best >= 0 && best < us ? best : us, graph, runner);
     us = perf_runner_us(runner, runner->units);
     for (int run = 1; run < RUNS && !(best >= 0 && us > HOPELESS * best && run > 1); run++) {
         double again = perf_runner_us(runner, runner->units);
@@ -191,12 +207,13 @@ static double try_way(struct perf *perf, const struct perf_case *c, double best,
 static void final(struct perf *perf, const struct perf_case *c, const int *ways, int n, double *us)
 {
     struct perf_runner *runners = calloc((size_t)n, sizeof *runners);
+    double best = us[fastest(us)];
 
     if (!runners)
         perf_die("out of memory");
     for (int i = 0; i < n; i++) {
         use_way(perf, ways[i]);
-        open_runner(perf, c, us[ways[i]], perf->options.graph, &runners[i]);
+        open_runner(perf, c, us[ways[i]], best, perf->options.graph, &runners[i]);
     }
     for (int run = 0; run < perf->options.runs; run++)
         for (int i = 0; i < n; i++) {
@@ -219,11 +236,27 @@ static int in_order(int i, int pick, int before)
     return i == 0 ? pick : i == 1 ? before : i - 2;
 }
 
-/* Whether it is worth a trial at this size; `plan` is what it comes to. */
-static bool is_candidate(const struct peer_query *query, int way, struct peer_plan *plan)
+/* The way that is the same in one piece; the way itself if there is none. */
+static int unpieced(int way)
 {
-    return state.slow[way] < SLOW_SIZES && plan_of(*query, way, plan) &&
-           (plan->pieces <= 1 || query->nbytes >= PIECES_ABOVE);
+    const struct peer_row *row = &tune.ways[way], *other = tune.ways;
+
+    while (other < row &&
+           !(other->path == row->path && other->algorithm == row->algorithm &&
+             other->protocol == row->protocol && other->direction == row->direction &&
+             other->blocks == row->blocks && other->threads == row->threads && other->pieces == 1))
+        other++;
+    return (int)(other - tune.ways);
+}
+
+/* Whether it is worth a trial at this size; `plan` is what it comes to, us and best the times so far. */
+static bool is_candidate(const struct peer_query *query, int way, const double *us, double best,
+                         struct peer_plan *plan)
+{
+    if (state.slow[way] >= SLOW_SIZES || !plan_of(*query, way, plan))
+        return false;
+    return plan->path != PEER_PATH_PEER || plan->pieces == 1 ||
+           (query->nbytes >= PIECES_ABOVE && us[unpieced(way)] >= 0 && us[unpieced(way)] <= HOPELESS * best);
 }
 
 /* Times every way, ways of one plan once. Returns how many there were. */
@@ -239,8 +272,8 @@ static int try_all(struct perf *perf, const struct perf_case *c, const struct pe
         perf_die("out of memory");
     for (int i = 0; i < tune.nways + 2; i++) {
         int way = in_order(i, pick, state.best), like = 0;
-        if (us[way] >= 0 ||
-            !(way == pick ? plan_of(*query, way, &plans[way]) : is_candidate(query, way, &plans[way])))
+        if (us[way] >= 0 || !(way == pick ? plan_of(*query, way, &plans[way])
+                                          : is_candidate(query, way, us, best, &plans[way])))
             continue;
         while (like < tune.nways && (us[like] < 0 || !same_plan(&plans[like], &plans[way])))
             like++;
@@ -285,16 +318,6 @@ static void settle(const double *before, double *us)
         for (int other = 0; other < tune.nways && us[way] == before[way] && us[way] >= 0; other++)
             if (before[other] == before[way] && us[other] != before[other])
                 us[way] = us[other];
-}
-
-static int fastest(const double *us)
-{
-    int best = -1;
-
-    for (int way = 0; way < tune.nways; way++)
-        if (us[way] >= 0 && (best < 0 || us[way] < us[best]))
-            best = way;
-    return best;
 }
 
 static void count_slow(const double *us)
