@@ -114,16 +114,12 @@ static const struct peer_row *row_among(const struct peer_row *among, size_t n,
     return NULL;
 }
 
-static const struct peer_row *row_of(const struct peer_query *query)
+/* PEER_TABLE's, or a built-in one; *reason: which. */
+static const struct peer_row *row_of(const struct peer_query *query, const char **reason)
 {
     const struct peer_row *row = row_among(query->rows, query->nrows, query);
+    *reason = row != NULL ? "PEER_TABLE" : "the table";
     return row != NULL ? row : row_among(rows, ROWS, query);
-}
-
-/* Of a row that row_of found: whose it is, as a plan's reason. */
-static const char *owner_of(const struct peer_query *query, const struct peer_row *row)
-{
-    return row == row_among(query->rows, query->nrows, query) ? "PEER_TABLE" : "the table";
 }
 
 /* Blocks that have something to do: every thread at least one pack of 12 bytes. All, where the size is not
@@ -153,9 +149,10 @@ static uint32_t choose(uint32_t forced, uint32_t row)
     return forced != PEER_CHOICE_AUTO ? forced : row;
 }
 
-static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row)
+static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row,
+                                     const char *reason)
 {
-    struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = owner_of(query, row)};
+    struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = reason};
     plan.algorithm = row->algorithm;
     if (peer_collective_has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
@@ -173,14 +170,15 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
 
 struct peer_plan peer_select(const struct peer_query *query)
 {
-    const struct peer_row *row = row_of(query);
+    const char *reason;
+    const struct peer_row *row = row_of(query, &reason);
     struct peer_plan plan = {.path = query->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI};
     if (query->nranks == 1)
         return (struct peer_plan){.path = PEER_PATH_SELF, .reason = "one rank"};
     if (query->peer_ok && row != NULL && row->path == PEER_PATH_PEER)
-        return peer_plan_of(query, row);
+        return peer_plan_of(query, row, reason);
     plan.reason = query->nranks > PEER_MAX_PEERS ? "more ranks than the peer kernels serve"
-                  : query->peer_ok               ? owner_of(query, row)
+                  : query->peer_ok               ? reason
                   : query->nccl_ok               ? "no peer path"
                                                  : "neither a peer path nor an NCCL that serves the call";
     return plan;
@@ -356,7 +354,8 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
 
 void peer_select_print_row(FILE *to, const struct peer_query *query)
 {
-    const struct peer_row *row = row_of(query);
+    const char *reason;
+    const struct peer_row *row = row_of(query, &reason);
     char text[128] = "none";
     if (row != NULL)
         peer_row_text(row, text, sizeof text);

@@ -251,11 +251,11 @@ struct perf_totals {
     int ratios[2][PERF_N_RIVALS];
 };
 
-/* What rank 0 does with what is measured; those that may be NULL are marked with a 0. */
+/* What rank 0 does with what is measured. All but row and summary may be NULL. */
 struct perf_sink {
-    bool (*open)(const struct perf *perf);                                     /* 0; false after a message */
-    void (*header)(const struct perf *perf, char (*places)[PERF_PLACE_BYTES]); /* 0; of all ranks */
-    void (*note)(const struct perf *perf, const char *text);                   /* 0 */
+    bool (*open)(const struct perf *perf);                                     /* false after a message */
+    void (*header)(const struct perf *perf, char (*places)[PERF_PLACE_BYTES]); /* of all ranks */
+    void (*note)(const struct perf *perf, const char *text);
     void (*row)(const struct perf *perf, const struct perf_case *c, const struct perf_result *result);
     bool (*summary)(const struct perf *perf, const struct perf_totals *totals); /* false after a message */
 };

@@ -1,9 +1,12 @@
 /* perf_json.c: --json: the facts and the rows as one JSON document on standard output. What can't be had is null. */
+#include "config.h"
 #include "perf.h"
 
-#include <jansson.h>
-#include <math.h>
-#include <stdio.h>
+#ifdef HAVE_JANSSON
+
+    #include <jansson.h>
+    #include <math.h>
+    #include <stdio.h>
 
 static json_t *document, *rows, *notes;
 
@@ -134,3 +137,9 @@ static bool end(const struct perf *perf, const struct perf_totals *totals)
 
 static const struct perf_sink sink = {NULL, begin, add_note, add_row, end};
 const struct perf_sink *const perf_json = &sink;
+
+#else
+
+const struct perf_sink *const perf_json = NULL;
+
+#endif

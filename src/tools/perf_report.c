@@ -11,10 +11,6 @@
     #include <cuda_runtime_api.h>
 #endif
 
-#ifndef HAVE_JANSSON
-const struct perf_sink *const perf_json = NULL;
-#endif
-
 /* Rank 0's. */
 static struct perf_totals totals;
 static const struct perf_sink *sinks[2];
