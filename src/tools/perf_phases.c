@@ -11,7 +11,7 @@
 
 #include "internal.h"
 
-#define HOST_CALLS  1000
+#define HOST_CALLS  500
 #define LAUNCHES    25 /* on a GPU, each of */
 #define CALLS       20 /* calls, of which the first counts as the one before */
 #define KERNELS     2  /* of a call at most */
