@@ -17,6 +17,10 @@
  * Pieces overlap: step 1 of piece p+1 comes before step 2 of piece p, and in twoshot that before step 3 of p-1. All
  * threads of a block have ended a step before one begins the next (where there is but one piece they need not).
  *
+ * Split. Where the pieces have a place each, none is overwritten in the call, and a sender need not wait for anybody. Then
+ * half of the blocks send all pieces (step 1), and the others do the rest: so both directions of a link are busy, and
+ * nobody waits for a fence who could read.
+ *
  * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h); A and B are
  * blocks of the same number on two ranks. Where the slot lies does not matter.
  *   oneshot    A writes piece p+4 after its reduce of p+2, so after it saw what B sent for p+2, which B sent after
@@ -55,25 +59,25 @@ enum Region {
 
 /* Where the packs of piece p that `writer` has for `reader` begin. Pushed, they lie with the reader, by writer;
  * pulled, with the writer: by reader, or once for all. `staged`: a pack's bytes there. */
-template <Region REGION>
+template <Region REGION, class Kind>
 PEER_FN char *packs_at(const Block &b, uint32_t reader, uint32_t writer, uint32_t p, uint32_t staged)
 {
     const peer_call &c = b.c;
-    const bool pulled = REGION == ONE ? c.pull_one : c.pull_all;
+    const bool pulled = Kind::PULLS && (REGION == ONE ? c.pull_one : c.pull_all);
     const uint32_t place = !pulled ? writer : REGION == ONE ? reader : 0;
     const uint64_t before = (uint64_t)place * c.stride + (REGION == ALL ? c.all_at : 0);
-    return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn +
-           p % PEER_RING * c.slot_bytes + before * staged;
+    return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn + p % c.ring * c.slot_bytes +
+           before * staged;
 }
 
 /* What the steps of every protocol need. */
-template <class T, class Op, class Packs, bool WHOLE>
+template <class T, class Op, class Packs, class Kind>
 struct Steps {
     using MyPack = typename Packs::MyPack;
 
     Block &b;
     Op op;
-    const Buffers<T, Packs::BYTES, WHOLE> buffers;
+    const Buffers<T, Packs::BYTES, Kind::WHOLE> buffers;
     const uint64_t count;
 
     PEER_FN Steps(Block &block, Op operation)
@@ -101,19 +105,19 @@ struct Steps {
     template <Region REGION>
     PEER_FN char *to(uint32_t r, uint32_t p) const
     {
-        return packs_at<REGION>(b, r, b.c.rank, p, Packs::STAGED);
+        return packs_at<REGION, Kind>(b, r, b.c.rank, p, Packs::STAGED);
     }
 
     template <Region REGION>
     PEER_FN char *from(uint32_t r, uint32_t p) const
     {
-        return packs_at<REGION>(b, b.c.rank, r, p, Packs::STAGED);
+        return packs_at<REGION, Kind>(b, b.c.rank, r, p, Packs::STAGED);
     }
 
     /* Peers to whom what all shall read is written: what they pull, to the first, as it were. */
     PEER_FN uint32_t receivers() const
     {
-        return b.c.pull_all ? 1 : b.c.nranks - 1;
+        return Kind::PULLS && b.c.pull_all ? 1 : b.c.nranks - 1;
     }
 
     /* This thread's share of its block's run of a part: packs begin(), begin() + nthreads, ... below end(part). */
@@ -131,9 +135,9 @@ struct Steps {
 
 /* ---- line and ll ---------------------------------------------------------------------------------------- */
 
-template <class T, class Op, class Packs, bool WHOLE>
-struct Lines : Steps<T, Op, Packs, WHOLE> {
-    using Base = Steps<T, Op, Packs, WHOLE>;
+template <class T, class Op, class Packs, class Kind>
+struct Lines : Steps<T, Op, Packs, Kind> {
+    using Base = Steps<T, Op, Packs, Kind>;
     using MyPack = typename Packs::MyPack;
     using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::begin, Base::end;
 
@@ -244,9 +248,9 @@ struct Lines : Steps<T, Op, Packs, WHOLE> {
 
 /* ---- flag ----------------------------------------------------------------------------------------------- */
 
-template <class T, class Op, class Packs, bool WHOLE>
-struct Flags : Steps<T, Op, Packs, WHOLE> {
-    using Base = Steps<T, Op, Packs, WHOLE>;
+template <class T, class Op, class Packs, class Kind>
+struct Flags : Steps<T, Op, Packs, Kind> {
+    using Base = Steps<T, Op, Packs, Kind>;
     using MyPack = typename Packs::MyPack;
     using Base::b, Base::op, Base::tag, Base::load_own, Base::store_own, Base::begin, Base::end;
 
@@ -282,14 +286,21 @@ struct Flags : Steps<T, Op, Packs, WHOLE> {
         Part part = part_of(b.c, p, 0);
         for (uint32_t i = 1; i <= Base::receivers(); i++)
             push_own(part, Base::template to<ALL>(peer_at(b.c, i), p));
-        signal_peers(b, 0, tag(p));
+        signal_peers(b, 0, tag(p), first());
+    }
+
+    /* Whom to signal first. Where other blocks send, this rank's own: they must have read what is overwritten in
+     * place. */
+    PEER_FN uint32_t first() const
+    {
+        return b.c.split ? 0 : 1;
     }
 
     PEER_FN bool oneshot_reduce(uint32_t p)
     {
         Part part = part_of(b.c, p, 0);
-        if (!wait_peers(b, 0, tag(p),
-                        [&](uint32_t r) { expect_packs(Base::template from<ALL>(r, p), part.count); }))
+        auto expect = [&](uint32_t r) { expect_packs(Base::template from<ALL>(r, p), part.count); };
+        if (!wait_peers(b, 0, tag(p), expect, first()))
             return false;
         mark(b, PEER_MARK_ARRIVED, p);
         reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
@@ -356,14 +367,14 @@ PEER_FN void oneshot(Block &b, MySteps &s)
     mark(b, PEER_MARK_BEGIN);
     s.load_ahead();
     enter(b);
-    s.oneshot_send(0);
-    mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
-    for (uint32_t p = 0; p < b.c.npieces; p++) {
-        if (p + 1 < b.c.npieces)
-            s.oneshot_send(p + 1);
-        if (!step_ended(b.c.npieces, s.oneshot_reduce(p)))
+    for (uint32_t t = 0; t <= b.c.npieces; t++) {
+        if (t < b.c.npieces && b.at.sends) {
+            s.oneshot_send(t);
+            mark(b, PEER_MARK_SENT, t);
+        }
+        if (t == 0 && !advance(b))
+            return;
+        if (t > 0 && b.at.works && !step_ended(b.c.npieces, s.oneshot_reduce(t - 1)))
             return;
     }
     mark(b, PEER_MARK_END);
@@ -374,14 +385,16 @@ PEER_FN void twoshot(Block &b, MySteps &s)
 {
     mark(b, PEER_MARK_BEGIN);
     enter(b);
-    s.scatter(0);
-    mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
-    for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
-        if (t < b.c.npieces)
+    for (uint32_t t = 0; t <= b.c.npieces + 1; t++) {
+        if (t < b.c.npieces && b.at.sends) {
             s.scatter(t);
-        if (t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
+            mark(b, PEER_MARK_SENT, t);
+        }
+        if (t == 0 && !advance(b))
+            return;
+        if (!b.at.works)
+            continue;
+        if (t >= 1 && t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
             return;
         mark(b, PEER_MARK_REDUCED, t - 1);
         if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
@@ -390,15 +403,15 @@ PEER_FN void twoshot(Block &b, MySteps &s)
     mark(b, PEER_MARK_END);
 }
 
-template <class T, class Op, uint32_t PROTOCOL, bool WHOLE>
+template <class T, class Op, uint32_t PROTOCOL, class Kind>
 struct StepsOf {
     using Packs = typename PacksOf<T, PROTOCOL>::Type;
-    using Type = Lines<T, Op, Packs, WHOLE>;
+    using Type = Lines<T, Op, Packs, Kind>;
 };
 
-template <class T, class Op, bool WHOLE>
-struct StepsOf<T, Op, PEER_PROTO_FLAG, WHOLE> {
-    using Type = Flags<T, Op, FlagPacks<T>, WHOLE>;
+template <class T, class Op, class Kind>
+struct StepsOf<T, Op, PEER_PROTO_FLAG, Kind> {
+    using Type = Flags<T, Op, FlagPacks<T>, Kind>;
 };
 
 template <uint32_t ALGORITHM, class MySteps>
@@ -410,22 +423,18 @@ PEER_FN void run(Block &b, MySteps steps)
         twoshot(b, steps);
 }
 
-/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler. Operations that
- * are worth it have code of their own for buffers of whole packs. */
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
+/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler; PULLS: something
+ * may be pulled. */
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PULLS>
 PEER_FN void allreduce(Block &b, Op op)
 {
-    using Whole = typename StepsOf<T, Op, PROTOCOL, true>::Type;
-    using Ragged = typename StepsOf<T, Op, PROTOCOL, false>::Type;
     constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
+    const peer_call &c = b.c;
     look(b);
-    if constexpr (Op::HOT) {
-        if (b.c.align >= ChunkOf<BYTES>::VALUE && b.c.npacks * (BYTES / sizeof(T)) == b.c.count) {
-            run<ALGORITHM>(b, Whole(b, op));
-            return;
-        }
-    }
-    run<ALGORITHM>(b, Ragged(b, op));
+    with_kind<Op::HOT, PULLS>(
+        c.align >= ChunkOf<BYTES>::VALUE && c.npacks * (BYTES / sizeof(T)) == c.count, [&](auto kind) {
+            run<ALGORITHM>(b, typename StepsOf<T, Op, PROTOCOL, decltype(kind)>::Type(b, op));
+        });
 }
 
 } // namespace

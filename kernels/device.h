@@ -29,11 +29,22 @@ struct alignas(16) Line {
     uint32_t w[4];
 };
 
-/* Where a thread stands in the grid. */
+/* Where a thread stands in the grid. A split call has two blocks of each number, one that sends and one that does the
+ * rest. */
 struct Place {
-    uint32_t block, nblocks;
+    uint32_t block, nblocks; /* of its kind */
     uint32_t thread, nthreads;
+    bool sends, works;
+    uint32_t copy, ncopies; /* number of the block among all, which is that of its copy of the state; all */
 };
+
+/* The place of the i-th block of the grid, those that send being the first. */
+PEER_BOTH Place place_of(const peer_call &c, uint32_t i, uint32_t thread, uint32_t nthreads)
+{
+    const bool works = !c.split || i >= c.blocks;
+    return {c.split && works ? i - c.blocks : i, c.blocks, thread, nthreads, !c.split || !works, works, i,
+            c.split ? 2 * c.blocks : c.blocks};
+}
 
 #ifdef __CUDACC__ /* ------------------------------------------------------------------------------ CUDA form */
 
@@ -54,7 +65,7 @@ constexpr uint32_t TOGETHER = 8;
 
 PEER_FN Place place(const peer_call &c, uint32_t)
 {
-    return {blockIdx.x, c.blocks, threadIdx.x, blockDim.x};
+    return place_of(c, blockIdx.x, threadIdx.x, blockDim.x);
 }
 
 PEER_FN void block_sync()
@@ -66,17 +77,6 @@ PEER_FN void block_sync()
 PEER_FN bool block_all(bool ok)
 {
     return __syncthreads_and(ok) != 0;
-}
-
-/* Whether body() is true, of which one thread of those of its warp that are here runs alone. */
-template <class Body>
-PEER_FN bool first_alone(Body body)
-{
-    const unsigned here = __activemask();
-    int ok = 1;
-    if ((threadIdx.x & 31) == (unsigned)(__ffs(here) - 1))
-        ok = body();
-    return __shfl_sync(here, ok, __ffs(here) - 1) != 0;
 }
 
 /* A line moves as one 128-bit single-copy-atomic access (PTX .b128, sm_70 and later): a reader sees all of a
@@ -246,7 +246,7 @@ constexpr uint32_t TOGETHER = 1;
 
 PEER_FN Place place(const peer_call &c, uint32_t block)
 {
-    return {block, c.blocks, 0, 1};
+    return place_of(c, block, 0, 1);
 }
 
 PEER_FN void block_sync()
@@ -256,12 +256,6 @@ PEER_FN void block_sync()
 PEER_FN bool block_all(bool ok)
 {
     return ok;
-}
-
-template <class Body>
-PEER_FN bool first_alone(Body)
-{
-    return true; /* what follows does the same */
 }
 
     #if defined(__x86_64__)

@@ -44,27 +44,29 @@ PEER_FN uint32_t piece_of(const peer_share &s, uint32_t p)
 }
 
 /* The packs of piece p of the share that `writer` has for `reader`. */
+template <class Kind>
 PEER_FN char *share_at(const Block &b, const peer_exchange &x, const peer_share &s, uint32_t reader,
                        uint32_t writer, uint32_t p)
 {
     const peer_call &c = b.c;
-    const uint32_t region = !x.pull ? writer : x.shared ? 0 : reader;
+    const bool pulled = Kind::PULLS && x.pull;
+    const uint32_t region = !pulled ? writer : x.shared ? 0 : reader;
     uint64_t at = region * x.region_bytes + p % PEER_RING * x.slot_bytes;
     if (c.small)
         at = x.places_at + (region * PEER_PLACES + b.state.place) * x.region_bytes;
     if (s.turns > 1)
         at += (b.state.group >> 1) % s.turns * s.turn_bytes;
-    return half_at(c, x.pull ? writer : reader, c.protocol, half_of(b)) + at;
+    return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + at;
 }
 
 /* What the steps of every protocol need. */
-template <class T, class Packs, bool WHOLE>
+template <class T, class Packs, class Kind>
 struct Exchange {
     using MyPack = typename Packs::MyPack;
 
     Block &b;
     const peer_exchange &x;
-    const Buffers<T, Packs::BYTES, WHOLE> buffers;
+    const Buffers<T, Packs::BYTES, Kind::WHOLE> buffers;
 
     PEER_FN Exchange(Block &block, const peer_exchange &exchange) : b(block), x(exchange), buffers(block.c)
     {
@@ -140,12 +142,12 @@ struct Exchange {
 
     PEER_FN char *to(const PeerShare &s, uint32_t p) const
     {
-        return share_at(b, x, s, s.rank, b.c.rank, p);
+        return share_at<Kind>(b, x, s, s.rank, b.c.rank, p);
     }
 
     PEER_FN char *from(const PeerShare &s, uint32_t p) const
     {
-        return share_at(b, x, s, b.c.rank, s.rank, p);
+        return share_at<Kind>(b, x, s, b.c.rank, s.rank, p);
     }
 
     /* Signals the receivers of shares that have a piece p: this block's packs of it are there. */
@@ -200,9 +202,9 @@ struct Exchange {
 
 /* ---- line and ll ---------------------------------------------------------------------------------------- */
 
-template <class T, class Packs, bool WHOLE>
-struct LineExchange : Exchange<T, Packs, WHOLE> {
-    using Base = Exchange<T, Packs, WHOLE>;
+template <class T, class Packs, class Kind>
+struct LineExchange : Exchange<T, Packs, Kind> {
+    using Base = Exchange<T, Packs, Kind>;
     using MyPack = typename Packs::MyPack;
     using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
 
@@ -269,7 +271,7 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
     template <class Op>
     PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
     {
-        auto from = [&](uint32_t r) { return share_at(b, x, s, b.c.rank, r, p); };
+        auto from = [&](uint32_t r) { return share_at<Kind>(b, x, s, b.c.rank, r, p); };
         for (uint32_t j = begin(s) + b.at.thread; j < end(s, p); j += b.at.nthreads) {
             const bool first = p == 0 && j == begin(s) + b.at.thread;
             MyPack result;
@@ -283,9 +285,9 @@ struct LineExchange : Exchange<T, Packs, WHOLE> {
 
 /* ---- flag ----------------------------------------------------------------------------------------------- */
 
-template <class T, class Packs, bool WHOLE>
-struct FlagExchange : Exchange<T, Packs, WHOLE> {
-    using Base = Exchange<T, Packs, WHOLE>;
+template <class T, class Packs, class Kind>
+struct FlagExchange : Exchange<T, Packs, Kind> {
+    using Base = Exchange<T, Packs, Kind>;
     using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
 
     using Base::Base;
@@ -325,7 +327,7 @@ struct FlagExchange : Exchange<T, Packs, WHOLE> {
         if (!Base::wait_received(p))
             return false;
         mark(b, PEER_MARK_ARRIVED, p);
-        auto from = [&](uint32_t r) { return share_at(b, x, s, b.c.rank, r, p); };
+        auto from = [&](uint32_t r) { return share_at<Kind>(b, x, s, b.c.rank, r, p); };
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
             Base::store_at(x.own_to, s, p, j,
@@ -367,14 +369,14 @@ PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
     mark(b, PEER_MARK_END);
 }
 
-template <class T, uint32_t PROTOCOL, bool WHOLE>
+template <class T, uint32_t PROTOCOL, class Kind>
 struct ExchangeOf {
-    using Type = LineExchange<T, typename PacksOf<T, PROTOCOL>::Type, WHOLE>;
+    using Type = LineExchange<T, typename PacksOf<T, PROTOCOL>::Type, Kind>;
 };
 
-template <class T, bool WHOLE>
-struct ExchangeOf<T, PEER_PROTO_FLAG, WHOLE> {
-    using Type = FlagExchange<T, FlagPacks<T>, WHOLE>;
+template <class T, class Kind>
+struct ExchangeOf<T, PEER_PROTO_FLAG, Kind> {
+    using Type = FlagExchange<T, FlagPacks<T>, Kind>;
 };
 
 /* This block's part of the own share, which goes from buffer to buffer. */
@@ -392,11 +394,11 @@ PEER_FN void copy_own(const Block &b, const peer_exchange &x)
         buffers.store(to, i, count, buffers.load(at, i, count));
 }
 
-/* One block's part in an exchange that moves. T is as wide as the call's unit. */
-template <class T, uint32_t PROTOCOL>
+/* One block's part in an exchange that moves. T is as wide as the call's unit; PULLS: shares may be pulled. */
+template <class T, uint32_t PROTOCOL, bool PULLS>
 PEER_FN void move(Block &b, const peer_exchange &x)
 {
-    typename ExchangeOf<T, PROTOCOL, false>::Type steps(b, x);
+    typename ExchangeOf<T, PROTOCOL, KindOf<false, PULLS>>::Type steps(b, x);
     look(b);
     run_exchange(
         b, steps, [&] { copy_own<T>(b, x); }, [&](uint32_t p) { return steps.receive(p); });
@@ -412,20 +414,14 @@ PEER_FN void run_combine(Block &b, Steps steps, Op op)
         b, steps, [] {}, [&](uint32_t p) { return x.own.count == 0 || steps.combine(x.own, p, op); });
 }
 
-template <class T, class Op, uint32_t PROTOCOL>
+template <class T, class Op, uint32_t PROTOCOL, bool PULLS>
 PEER_FN void combine(Block &b, const peer_exchange &x, Op op)
 {
-    using Whole = typename ExchangeOf<T, PROTOCOL, true>::Type;
-    using Ragged = typename ExchangeOf<T, PROTOCOL, false>::Type;
     constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
     look(b);
-    if constexpr (Op::HOT) {
-        if (b.c.align >= ChunkOf<BYTES>::VALUE && x.whole) {
-            run_combine(b, Whole(b, x), op);
-            return;
-        }
-    }
-    run_combine(b, Ragged(b, x), op);
+    with_kind<Op::HOT, PULLS>(b.c.align >= ChunkOf<BYTES>::VALUE && x.whole, [&](auto kind) {
+        run_combine(b, typename ExchangeOf<T, PROTOCOL, decltype(kind)>::Type(b, x), op);
+    });
 }
 
 } // namespace

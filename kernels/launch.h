@@ -233,10 +233,12 @@ struct peer_call {
     uint32_t
         arrive; /* the data alone are no rendezvous: block 0 signals that it is there, and waits for the others */
     uint32_t epochs;   /* that the call takes */
+    uint32_t pulls;    /* something is pulled: */
     uint32_t pull_one; /* PEER_KERNEL_ALLREDUCE: what one rank shall read lies with its writer; */
     uint32_t pull_all; /* what all shall read does, once */
-    uint32_t far;      /* looking at staging is dear: it lies behind PCIe */
     uint32_t pieces;   /* that a message is cut into at least; 0 and 1: it need not be */
+    uint32_t
+        split; /* the pieces have a place each, and blocks of their own send them: see kernels/allreduce.h */
     /* Geometry of PEER_KERNEL_ALLREDUCE, from peer_set_geometry. A pack is what one thread moves at a time, a piece
      * what the staging holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
     uint32_t npieces;     /* at least 1 */
@@ -244,7 +246,8 @@ struct peer_call {
     uint32_t all_at;      /* packs before those that all ranks read */
     uint64_t npacks;      /* of the whole message, the last one perhaps in part */
     uint64_t piece_packs; /* of every piece but the last */
-    uint64_t slot_bytes;  /* piece p lies in slot p % PEER_RING of the half */
+    uint64_t slot_bytes;  /* piece p lies in slot p % ring of the half */
+    uint32_t ring;        /* PEER_RING, or so many as there are pieces */
     uint32_t turns;       /* calls of one piece take turns in so many places of the half, */
     uint64_t turn_bytes;  /* so far apart */
     uint32_t block_packs; /* flag: packs of `stride` that one block moves */
@@ -288,8 +291,8 @@ static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_
     return pack;
 }
 
-/* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece if the
- * half holds it, else in pieces of a quarter of the half (PEER_RING slots). */
+/* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece, or as many as
+ * are asked for, if the half holds it, else in pieces of a quarter of the half (PEER_RING slots). */
 static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes, uint32_t vector_bytes)
 {
     struct peer_pack pack = peer_pack_of(c->protocol, element_bytes, vector_bytes);
@@ -302,18 +305,24 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     uint32_t pieces = c->pieces > 1 ? c->pieces : 1;
     uint64_t half_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
     uint64_t room = half_bytes / (writers * pack.staged);
-    uint64_t need;
+    uint64_t need, cut;
 
     c->npacks = (c->count + per_pack - 1) / per_pack;
-    need = (c->npacks + parts - 1) / parts;
+    need = c->npacks > 0 ? (c->npacks + parts - 1) / parts : 1;
     c->slot_bytes = half_bytes;
-    if (need > room || pieces > 1) {
+    c->ring = PEER_RING;
+    cut = (need + pieces - 1) / pieces;
+    if (need <= room && pieces == 1) {
+        cut = need;
+    } else if (cut * pieces <= room) {
+        c->ring = pieces;
+        c->slot_bytes = writers * cut * pack.staged;
+    } else {
         room /= PEER_RING;
         c->slot_bytes /= PEER_RING;
-        need = (need + pieces - 1) / pieces;
-        need = need < room ? need : room;
+        cut = cut < room ? cut : room;
     }
-    c->stride = (uint32_t)(need > 0 ? need : 1);
+    c->stride = (uint32_t)cut;
     c->all_at = (uint32_t)one * c->stride;
     c->piece_packs = c->stride * parts;
     c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);

@@ -14,27 +14,27 @@ __device__ Block block_of(const peer_call &c)
     return {c, place(c, 0), {}, 0, false, 0, 0};
 }
 
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL>
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PULLS>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) allreduce_kernel(const __grid_constant__ peer_call c)
 {
     Block b = block_of(c);
-    allreduce<T, Op, ALGORITHM, PROTOCOL>(b, Op::of(c));
+    allreduce<T, Op, ALGORITHM, PROTOCOL, PULLS>(b, Op::of(c));
 }
 
-template <class T, class Op, uint32_t PROTOCOL>
+template <class T, class Op, uint32_t PROTOCOL, bool PULLS>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     combine_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
     Block b = block_of(c);
-    combine<T, Op, PROTOCOL>(b, x, Op::of(c));
+    combine<T, Op, PROTOCOL, PULLS>(b, x, Op::of(c));
 }
 
-template <class T, uint32_t PROTOCOL>
+template <class T, uint32_t PROTOCOL, bool PULLS>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     move_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
     Block b = block_of(c);
-    move<T, PROTOCOL>(b, x);
+    move<T, PROTOCOL, PULLS>(b, x);
 }
 
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __grid_constant__ peer_call c)
@@ -61,6 +61,30 @@ __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
         to[i] = word;
 }
 
+/* The kernel for a call that reduces. Asking whether something is pulled costs registers and code, which a hot call that
+ * pushes is spared by having kernels of its own. */
+template <class T, class Op, bool PULLS>
+const void *reduction_of(const peer_call &c)
+{
+    const void *kernel = nullptr;
+    with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
+        constexpr uint32_t PROTOCOL = decltype(p)::VALUE;
+        kernel = c.kernel == PEER_KERNEL_COMBINE
+                     ? (const void *)combine_kernel<T, Op, PROTOCOL, PULLS>
+                     : (const void *)allreduce_kernel<T, Op, decltype(a)::VALUE, PROTOCOL, PULLS>;
+    });
+    return kernel;
+}
+
+template <class T, bool PULLS>
+const void *movement_of(const peer_call &c)
+{
+    const void *kernel = nullptr;
+    with_protocol(c.protocol,
+                  [&](auto p) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, PULLS>; });
+    return kernel;
+}
+
 /* The kernel that serves a call with these fields. */
 const void *kernel_of(const peer_call &c)
 {
@@ -69,20 +93,14 @@ const void *kernel_of(const peer_call &c)
         return (const void *)barrier_kernel;
     if (c.kernel == PEER_KERNEL_MOVE)
         with_unit(c.unit, [&](auto type) {
-            with_protocol(c.protocol, [&](auto p) {
-                kernel = (const void *)move_kernel<typename decltype(type)::Type, decltype(p)::VALUE>;
-            });
+            using T = typename decltype(type)::Type;
+            kernel = c.pulls ? movement_of<T, true>(c) : movement_of<T, false>(c);
         });
     else
         with_reduction(c.datatype, c.op, [&](auto type, auto op) {
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
-            with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
-                constexpr uint32_t PROTOCOL = decltype(p)::VALUE;
-                kernel = c.kernel == PEER_KERNEL_COMBINE
-                             ? (const void *)combine_kernel<T, Op, PROTOCOL>
-                             : (const void *)allreduce_kernel<T, Op, decltype(a)::VALUE, PROTOCOL>;
-            });
+            kernel = !Op::HOT || c.pulls ? reduction_of<T, Op, true>(c) : reduction_of<T, Op, !Op::HOT>(c);
         });
     return kernel;
 }
@@ -99,10 +117,11 @@ void on_every_kernel(Body body)
             for (c.algorithm = 0; c.algorithm < PEER_N_ALGORITHMS; c.algorithm++)
                 for (c.protocol = 0; c.protocol < PEER_N_PROTOCOLS; c.protocol++)
                     for (c.datatype = 0; c.datatype < PEER_N_DATATYPES; c.datatype++)
-                        for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++) {
-                            c.kernel = kernel;
-                            body(kernel_of(c));
-                        }
+                        for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++)
+                            for (c.pulls = 0; c.pulls < 2; c.pulls++) {
+                                c.kernel = kernel;
+                                body(kernel_of(c));
+                            }
 }
 
 /* The most blocks of the largest size that fit on a multiprocessor, or an error; loads the kernel. */
@@ -120,8 +139,8 @@ cudaError_t resident_blocks(const void *kernel, int *least)
 extern "C" int peer_launch_cuda(const struct peer_call *call, void *stream)
 {
     void *parameters[] = {const_cast<peer_call *>(call), const_cast<peer_exchange *>(call->exchange)};
-    return cudaLaunchKernel(kernel_of(*call), dim3(call->blocks), dim3(call->threads), parameters, 0,
-                            (cudaStream_t)stream);
+    return cudaLaunchKernel(kernel_of(*call), dim3(call->split ? 2 * call->blocks : call->blocks),
+                            dim3(call->threads), parameters, 0, (cudaStream_t)stream);
 }
 
 extern "C" int peer_probe_cuda(const struct peer_call *call, uint32_t rounds,

@@ -95,7 +95,7 @@ struct LinePacks {
     PEER_FN static bool pull(Block &b, uint32_t stride, uint32_t r0, uint32_t j, uint32_t tag, Wanted wanted,
                              From from, MyPack (&x)[G])
     {
-        auto attempt = [&] {
+        return wait_until(b, [&] {
             Line line[G][LINES];
             bool fresh = true;
             PEER_UNROLL
@@ -117,8 +117,7 @@ struct LinePacks {
                 }
             }
             return fresh;
-        };
-        return scouted(b, attempt) && wait_until(b, attempt);
+        });
     }
 
     /* Waits for pack j of one rank's packs. */
@@ -226,6 +225,28 @@ template <class T>
 struct PacksOf<T, PEER_PROTO_LL> {
     using Type = LinePacks<T, LlFormat>;
 };
+
+/* ---- Kinds of calls ------------------------------------------------------------------------------------- */
+
+/* What the compiler knows of a call. WHOLE: see load_pack; PULLS: whether something may be pulled. */
+template <bool W, bool P>
+struct KindOf {
+    static constexpr bool WHOLE = W;
+    static constexpr bool PULLS = P;
+};
+
+/* body(kind). Operations that are worth it have code of their own for buffers of whole packs. */
+template <bool HOT, bool PULLS, class Body>
+PEER_FN void with_kind(bool whole, Body body)
+{
+    if constexpr (HOT) {
+        if (whole) {
+            body(KindOf<true, PULLS>());
+            return;
+        }
+    }
+    body(KindOf<false, PULLS>());
+}
 
 /* ---- The user's buffers --------------------------------------------------------------------------------- */
 

@@ -77,7 +77,7 @@ PEER_FN uint32_t peer_at(const peer_call &c, uint32_t i)
 PEER_FN void look(Block &b)
 {
     const peer_call &c = b.c;
-    b.state = c.state->copy[b.at.block];
+    b.state = c.state->copy[b.at.copy];
     b.stopped = c.state->stopped;
     b.last = !c.small || b.state.place == PEER_PLACES - 1;
     b.turn = c.turns > 1 ? (b.state.group >> 1) % c.turns * c.turn_bytes : 0;
@@ -85,7 +85,7 @@ PEER_FN void look(Block &b)
 
 /* Moves the state on to the next call. Called once by all threads, when they have sent what they can send without
  * waiting, so that it costs nothing. False: the communicator has stopped, don't wait for anybody. Block b
- * writes the copies b, b + nblocks, ...: its own, and those of blocks that only a larger grid has. */
+ * writes the copies b, b + ncopies, ...: its own, and those of blocks that only a larger grid has. */
 PEER_FN bool advance(const Block &b)
 {
     uint32_t shift = 2 * (half_of(b) ^ 1);
@@ -96,16 +96,18 @@ PEER_FN bool advance(const Block &b)
     next.place = (uint16_t)(b.last ? 0 : b.state.place + 1);
     next.swept = (uint16_t)((b.state.swept & ~(3u << shift)) | (b.state.epoch >> PEER_SWEEP_SHIFT) << shift);
     block_sync(); /* every thread has read the state */
-    uint32_t step = b.at.nblocks * b.at.nthreads;
-    for (uint32_t i = b.at.block + b.at.thread * b.at.nblocks; i < b.c.copies; i += step)
+    uint32_t step = b.at.ncopies * b.at.nthreads;
+    for (uint32_t i = b.at.copy + b.at.thread * b.at.ncopies; i < b.c.copies; i += step)
         b.c.state->copy[i] = next;
     return !b.stopped;
 }
 
-/* Piece p has come to a point whose time is asked for, of the first piece alone. */
+/* Piece p has come to a point whose time is asked for, of the first piece alone. In a split call the sending block has
+ * the first two. */
 PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
 {
-    if (b.c.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0)
+    if (b.c.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0 &&
+        (which <= PEER_MARK_SENT ? b.at.sends : b.at.works))
         b.c.marks[which] = now_ns();
 }
 
@@ -156,14 +158,6 @@ PEER_FN bool wait_until(Block &b, Attempt attempt)
     }
 }
 
-/* Where every look is dear, and many that come too early would be in the way of what they wait for: one of the
- * threads that run together waits for its own, then all may look. Where looking is cheap, nothing. */
-template <class Attempt>
-PEER_FN bool scouted(Block &b, Attempt attempt)
-{
-    return !b.c.far || first_alone([&] { return wait_until(b, attempt); });
-}
-
 /* A step's verdict for the whole block, when more pieces follow. */
 PEER_FN bool step_ended(uint32_t npieces, bool ok)
 {
@@ -175,11 +169,12 @@ PEER_FN bool step_ended(uint32_t npieces, bool ok)
 /* The phases that are not an algorithm's own: a rank is in this call, and its sweep is behind it; or not yet. */
 enum { ARRIVED = 2, SWEEPING = 3 };
 
-/* Tells all peers that what this block stored for them before has the tag. Called by all threads. */
-PEER_FN void signal_peers(const Block &b, uint32_t phase, uint32_t tag)
+/* Tells all peers that what this block stored for them before has the tag; first 0: this rank too. Called by all
+ * threads. */
+PEER_FN void signal_peers(const Block &b, uint32_t phase, uint32_t tag, uint32_t first = 1)
 {
     block_sync();
-    for (uint32_t i = b.at.thread + 1; i < b.c.nranks; i += b.at.nthreads)
+    for (uint32_t i = b.at.thread + first; i < b.c.nranks; i += b.at.nthreads)
         flag_store(flag_at(b, peer_at(b.c, i), phase, b.c.rank), tag);
 }
 
@@ -215,10 +210,10 @@ PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag, Meanw
 /* Waits until the same block of every peer has signalled the tag; meanwhile(r) at each look at r's flag. Called by all
  * threads, and all get the same answer. */
 template <class Meanwhile>
-PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag, Meanwhile meanwhile)
+PEER_FN bool wait_peers(Block &b, uint32_t phase, uint32_t tag, Meanwhile meanwhile, uint32_t first = 1)
 {
     bool ok = true;
-    for (uint32_t i = b.at.thread + 1; i < b.c.nranks && ok; i += b.at.nthreads) {
+    for (uint32_t i = b.at.thread + first; i < b.c.nranks && ok; i += b.at.nthreads) {
         const uint32_t r = peer_at(b.c, i);
         ok = wait_flag(b, phase, r, tag, [&] { meanwhile(r); });
     }
@@ -257,11 +252,11 @@ PEER_FN void sweep(Block &b)
     block_sync();
 }
 
-/* To be called by all threads before anything is sent. */
+/* To be called by all threads before anything is sent. Block 0 of a split call is one that sends. */
 PEER_FN void enter(Block &b)
 {
     uint32_t shift = 2 * (half_of(b) ^ 1);
-    if (b.at.block == 0 && ((b.state.swept >> shift) & 3) != b.state.epoch >> PEER_SWEEP_SHIFT)
+    if (b.at.copy == 0 && ((b.state.swept >> shift) & 3) != b.state.epoch >> PEER_SWEEP_SHIFT)
         sweep(b);
 }
 

@@ -78,6 +78,9 @@ struct peer_query peer_query_of(const struct peer_comm *comm, const struct peer_
         .threads = comm->config.threads,
         .rows = comm->table.rows,
         .nrows = comm->table.nrows,
+        .pieces = comm->config.pieces,
+        .model_rows = comm->model_rows,
+        .nmodel_rows = comm->nmodel_rows,
     };
 }
 
@@ -90,16 +93,27 @@ static int too_many_pieces(const struct peer_request *q)
                       q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES);
 }
 
+/* Half of the blocks send, where the pieces allow it: then blocks are those of either kind. */
+static void split(struct peer_call *call)
+{
+    call->split = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1;
+    if (!call->split)
+        return;
+    call->blocks /= 2;
+    call->block_packs = (call->stride + call->blocks - 1) / call->blocks;
+}
+
 static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call)
 {
     const bool pull = comm->last.plan.direction == PEER_PULL;
     call->kernel = PEER_KERNEL_ALLREDUCE;
     /* In the host's memory, pulling spares bytes only of what all read; the rest is better near its reader. */
     call->pull_one = pull && comm->link != PEER_LINK_SHM;
-    call->pull_all = pull;
+    call->pull_all = call->pulls = pull;
     call->pieces = comm->last.plan.pieces;
     call->keep = q->collective == PEER_COLL_ALLREDUCE || comm->rank == q->root;
     peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
+    split(call);
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
 }
 
@@ -212,6 +226,7 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     x->shared = peer_request_shares(q);
     x->pull = comm->last.plan.direction == PEER_PULL && (x->shared || comm->link != PEER_LINK_SHM);
     peer_set_region(call, pack, q->count * element, x);
+    call->pulls = x->pull;
     set_shares(comm, q);
     peer_set_share(call, x, pack, &largest);
     call->epochs = counts_known ? largest.npieces : UNKNOWN_PIECES; /* on all ranks the same */

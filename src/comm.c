@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "model.h"
 #include "peercoll.h"
 
 /* Polls before a wait yields: some 100 us where each rank has a CPU, next to none where they share. */
@@ -261,6 +262,25 @@ static int make_peer_path(struct peer_comm *comm)
     return PEER_SUCCESS;
 }
 
+/* Rows of selection from what the probe measured, where those are better than the built-in ones. */
+static int make_model_rows(struct peer_comm *comm)
+{
+    const uint32_t nranks = (uint32_t)comm->size;
+    if (!comm->peers.ok || !peer_model_serves(&comm->figures, comm->link, nranks))
+        return PEER_SUCCESS;
+    comm->nmodel_rows = peer_model_rows(&comm->figures, comm->link, nranks, NULL, 0);
+    if (comm->nmodel_rows == 0)
+        return PEER_SUCCESS;
+    comm->model_rows = calloc(comm->nmodel_rows, sizeof *comm->model_rows);
+    if (comm->model_rows == NULL)
+        return peer_error(PEER_ERR_NO_MEMORY, "no memory for %zu rows of selection", comm->nmodel_rows);
+    peer_model_rows(&comm->figures, comm->link, nranks, comm->model_rows, comm->nmodel_rows);
+    if (comm->rank == 0)
+        peer_log(PEER_LOG_DEBUG, "%zu rows of selection by the model, from what the probe measured",
+                 comm->nmodel_rows);
+    return PEER_SUCCESS;
+}
+
 /* NCCL's communicator where it may be called for. An error only where the setting names nccl. */
 static int make_nccl(struct peer_comm *comm)
 {
@@ -311,6 +331,7 @@ static void destroy(struct peer_comm *comm, bool together)
         comm->boot->destroy(comm->boot);
     peer_table_free(&comm->table);
     free(comm->staging);
+    free(comm->model_rows);
     free(comm->ids);
     comm->magic = 0;
     free(comm);
@@ -346,6 +367,13 @@ static void free_all_alive(void)
     }
 }
 
+/* What can only fail here alone, and is voted on. */
+static int finish(struct peer_comm *comm)
+{
+    int status = make_model_rows(comm);
+    return status == PEER_SUCCESS ? peer_bootstrap_at_finalize(free_all_alive) : status;
+}
+
 /* The steps, on a communicator that has its ranks. */
 static int build(struct peer_comm *comm, const struct origin *origin)
 {
@@ -369,7 +397,7 @@ static int build(struct peer_comm *comm, const struct origin *origin)
     if (status == PEER_SUCCESS)
         status = make_nccl(comm);
     if (status == PEER_SUCCESS)
-        status = peer_vote(comm->boot, peer_bootstrap_at_finalize(free_all_alive));
+        status = peer_vote(comm->boot, finish(comm));
     return status;
 }
 

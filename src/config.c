@@ -67,21 +67,22 @@ static const struct row rows[] = {
     {"PEER_DEVICE", "auto", 0, WORD(device, device_words),
      "where collectives run: the GPUs or the CPU; auto: the GPUs if every rank has one"},
     {"PEER_TRANSPORT", "auto", 0, WORD(transport, transport_words),
-     "what moves the data: peers' mapped memory, NCCL, or MPI through host memory"},
+     "what moves the data: the peers' device memory, host memory that all map, NCCL, or MPI"},
     {"PEER_ALGORITHM", "auto", 0, PLAN(algorithm),
      "algorithm, protocol and direction of the peer kernels; auto: by size and ranks"},
     {"PEER_BLOCKS", "auto", AUTO, NUMBER(blocks, 1, PEER_MAX_BLOCKS, 1),
      "blocks of a peer kernel; auto: by size and ranks"},
     {"PEER_THREADS", "auto", AUTO, NUMBER(threads, 32, PEER_MAX_THREADS, 32),
      "threads of a block; auto: by size and ranks"},
+    {"PEER_PIECES", "auto", AUTO, NUMBER(pieces, 1, PEER_MAX_PIECES, 1),
+     "pieces that an all-reduce is cut into at least, so that they overlap; auto: by size and ranks"},
     {"PEER_TABLE", "", PER_RANK, TEXT(table, "path of a file"),
      "rows that selection looks at before its own, as peer_perf --tune writes them; rank 0's file serves "
      "all"},
     {"PEER_STAGING_BYTES", "auto", UNITS | AUTO, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
-     "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M on a "
-     "GPU, 2M "
-     "on the "
-     "host device"},
+     "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M in a "
+     "GPU's "
+     "memory, 2M in the host's"},
     {"PEER_TIMEOUT_MS", "30000", PER_RANK, NUMBER(timeout_ms, 1, 86400000, 1),
      "longest wait for another rank, in milliseconds"},
     {"PEER_NCCL", "auto", PER_RANK, TEXT(nccl, "auto|off|path of the library"),

@@ -58,6 +58,9 @@ enum peer_transport_choice {
 /* PEER_ALGORITHM=auto, in the fields of the plan that it names; "oneshot" leaves the protocol to selection. */
 #define PEER_CHOICE_AUTO UINT32_MAX
 
+/* The most that a message is cut into to overlap. */
+#define PEER_MAX_PIECES 64
+
 struct peer_config {
     uint32_t device;        /* enum peer_device_choice */
     uint32_t transport;     /* enum peer_transport_choice */
@@ -66,6 +69,7 @@ struct peer_config {
     uint32_t direction;     /* enum peer_direction, or PEER_CHOICE_AUTO */
     uint32_t blocks;        /* 0: auto */
     uint32_t threads;       /* 0: auto */
+    uint32_t pieces;        /* 0: auto */
     uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
     char table[256]; /* "": none */
@@ -99,6 +103,17 @@ enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF }
  * memory. */
 enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE, PEER_LINK_SHM, PEER_N_LINKS };
 
+/* What the probe measured of the machine, equal on all ranks. */
+struct peer_figures {
+    bool known;
+    double flag_us;                     /* a flag's way from one rank to another */
+    double store_gbs, load_gbs;         /* one pair alone */
+    double all_store_gbs, all_load_gbs; /* per rank, all-to-all at once */
+    double ring_store_gbs;              /* per rank, each to the next */
+    double staged_store_gbs;            /* per rank, one stream out of and one into each at a time */
+    bool push_collapsed;                /* stores of all at once are far slower than they should be */
+};
+
 /* A row of a selection table: the first serves whose link and collective are the query's, whose range holds its
  * ranks, and whose max_bytes is no less than its message. */
 struct peer_row {
@@ -128,11 +143,13 @@ struct peer_query {
     uint32_t
         max_blocks; /* of a grid, and of all its blocks together: what is resident on every rank at once, */
     uint32_t max_threads; /* while another communicator's call is as well */
-    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol, direction) and 0 (blocks, threads) */
-    uint32_t algorithm, protocol, direction, blocks, threads;
-    /* looked at before the built-in ones: PEER_TABLE's; may be NULL */
+    /* forced by settings, or PEER_CHOICE_AUTO (algorithm, protocol, direction) and 0 (blocks, threads, pieces) */
+    uint32_t algorithm, protocol, direction, blocks, threads, pieces;
+    /* looked at before the built-in ones: PEER_TABLE's, then the model's; may be NULL */
     const struct peer_row *rows;
     size_t nrows;
+    const struct peer_row *model_rows;
+    size_t nmodel_rows;
 };
 
 struct peer_plan {
@@ -395,7 +412,10 @@ struct peer_comm {
     char *staging;                    /* of the MPI fallback, made at its first call */
     uint32_t max_blocks, max_threads; /* of a grid, see struct peer_query */
     enum peer_link link;              /* where the staging lies */
-    bool one_gpu;                     /* that all ranks share */
+    struct peer_figures figures;      /* of that link */
+    struct peer_row *model_rows;      /* that follow from them, or NULL */
+    size_t nmodel_rows;
+    bool one_gpu; /* that all ranks share */
     struct peer_pace pace;
     uint32_t spin;          /* host device: polls before a wait yields the CPU */
     uint64_t create_ms;     /* that PEER_Comm_create took here */

@@ -23,11 +23,13 @@
 #define SHM   PEER_LINK_SHM
 
 /* A row of the peer kernels. */
-#define PUSH(link, set, min, max, bytes, algorithm, protocol, blocks, threads)                               \
+#define PIECES(link, set, min, max, bytes, algorithm, protocol, blocks, threads, pieces)                     \
     {                                                                                                        \
         link, set, min, max, bytes, PEER_ALGO_##algorithm, PEER_PROTO_##protocol, blocks, threads,           \
-            PEER_PUSH, 1, PEER_PATH_PEER                                                                     \
+            PEER_PUSH, pieces, PEER_PATH_PEER                                                                \
     }
+#define PUSH(link, set, min, max, bytes, algorithm, protocol, blocks, threads)                               \
+    PIECES(link, set, min, max, bytes, algorithm, protocol, blocks, threads, 1)
 #define PULL(link, set, min, max, bytes, algorithm, protocol, blocks, threads, pieces)                       \
     {                                                                                                        \
         link, set, min, max, bytes, PEER_ALGO_##algorithm, PEER_PROTO_##protocol, blocks, threads,           \
@@ -71,12 +73,14 @@ static const struct peer_row rows[] = {
     PUSH(WIRE, WHOLE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512),
     PUSH(WIRE, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
     PUSH(WIRE, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    /* Host memory behind PCIe: what all ranks want is written once and read by all. */
-    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, 128 * KIB, ONESHOT, LINE, 32, 128, 1),
+    /* Host memory behind PCIe, which carries some 39 GB/s each way at once. A flag is waited for at the price of a
+     * round trip, a line at the price of reading it over and over, by which many readers keep each other from
+     * reading what has come: so two pieces, of which half of the blocks read. Measured on an H200. */
+    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 16, 256, 1),
     PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, 2 * KIB, ONESHOT, LINE, 16, 128, 1),
-    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, 128 * KIB, TWOSHOT, LINE, 16, 256, 1),
+    PIECES(SHM, PEER_COLL_ALLREDUCE, 3, 16, 64 * KIB, TWOSHOT, LINE, 32, 256, 2),
     PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512, 8),
-    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512, 8),
+    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512, 4),
     PUSH(SHM, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(SHM, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
     PULL(SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256, 1),
@@ -114,11 +118,15 @@ static const struct peer_row *row_among(const struct peer_row *among, size_t n,
     return NULL;
 }
 
-/* PEER_TABLE's, or a built-in one; *reason: which. */
+/* PEER_TABLE's, the model's, or a built-in one; *reason: which. */
 static const struct peer_row *row_of(const struct peer_query *query, const char **reason)
 {
     const struct peer_row *row = row_among(query->rows, query->nrows, query);
-    *reason = row != NULL ? "PEER_TABLE" : "the table";
+    *reason = "PEER_TABLE";
+    if (row == NULL) {
+        row = row_among(query->model_rows, query->nmodel_rows, query);
+        *reason = row != NULL ? "the model" : "the table";
+    }
     return row != NULL ? row : row_among(rows, ROWS, query);
 }
 
@@ -160,7 +168,7 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
         plan.protocol = PEER_PROTO_LL;
     plan.direction = choose(query->direction, row->direction);
-    plan.pieces = row->pieces > 0 ? row->pieces : 1;
+    plan.pieces = query->pieces != 0 ? query->pieces : row->pieces;
     plan.threads = query->threads != 0 && query->link != PEER_LINK_HOST ? query->threads : row->threads;
     plan.blocks = query->blocks != 0 ? query->blocks : busy_blocks(query, &plan, row->blocks);
     plan.threads = at_most(plan.threads, query->max_threads);
@@ -275,7 +283,8 @@ static bool parse_grid(const char *text, struct peer_row *row)
         return false;
     if (text[end] == '/' && sscanf(text + end, "/%u%n", &row->pieces, &more) != 1)
         return false;
-    if (text[end + more] != '\0' || row->blocks < 1 || row->blocks > PEER_MAX_BLOCKS || row->pieces < 1)
+    if (text[end + more] != '\0' || row->blocks < 1 || row->blocks > PEER_MAX_BLOCKS || row->pieces < 1 ||
+        row->pieces > PEER_MAX_PIECES)
         return false;
     if (row->link == PEER_LINK_HOST)
         return row->threads == 1;

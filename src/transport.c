@@ -208,7 +208,6 @@ void peer_transport_call(struct peer_comm *comm, struct peer_call *call)
     call->nranks = (uint32_t)comm->size;
     call->spin = comm->spin;
     call->staging = peers->staging;
-    call->far = comm->link == PEER_LINK_SHM;
     call->rotate = comm->link == PEER_LINK_HOST ? HOST_ROTATE : 0;
     call->timeout_ns = comm->config.timeout_ms * 1000000;
     call->copies = comm->max_blocks;

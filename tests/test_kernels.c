@@ -70,10 +70,10 @@ static void launch(struct rank *me, struct peer_call *call)
     call->pull_one = me->pull & 1;
     call->pull_all = me->pull >> 1;
     call->pieces = me->calls % 3 == 0 ? 5 : 1;
-    call->blocks = 1 + me->calls % MAX_BLOCKS;
+    call->blocks = 1 + me->calls / 5 % MAX_BLOCKS;
     call->threads = 1;
     call->spin = 10;
-    call->copies = MAX_BLOCKS;
+    call->copies = 2 * MAX_BLOCKS; /* split */
     call->rotate = me->calls % 2 * g->staging;
     call->pace = &me->pace;
     call->staging = g->staging;
@@ -84,6 +84,7 @@ static void launch(struct rank *me, struct peer_call *call)
         call->slab[r] = g->slab[r];
     peer_set_geometry(call, (uint32_t)reference_element((PEER_Datatype)call->datatype),
                       g->kernels->vector_bytes);
+    call->split = me->calls % 2 && call->npieces > 1 && call->ring >= call->npieces;
     g->kernels->launch(call);
     me->calls++;
 }

@@ -33,6 +33,11 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
         TEST_INT(plan->blocks, q->blocks < q->max_blocks ? q->blocks : q->max_blocks);
     if (q->threads != 0 && q->link != PEER_LINK_HOST)
         TEST_INT(plan->threads, q->threads);
+    TEST_TRUE(plan->direction < PEER_N_DIRECTIONS && plan->pieces >= 1);
+    if (q->direction != PEER_CHOICE_AUTO)
+        TEST_INT(plan->direction, q->direction);
+    if (q->pieces != 0)
+        TEST_INT(plan->pieces, q->pieces);
     peer_plan_text(plan, "ipc", text, sizeof text);
     snprintf(wanted, sizeof wanted, " %ux%u", plan->blocks, plan->threads);
     TEST_CONTAINS(text, "ipc ");
@@ -135,7 +140,7 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     bool twoshot = c->algorithm == PEER_ALGO_TWOSHOT;
     uint64_t places = (twoshot ? c->nranks : 0) + (c->pull_all ? 1 : c->nranks);
     uint64_t per_pack = pack.data / element, parts = twoshot ? c->nranks : 1;
-    uint64_t slots = c->npieces == 1 ? 1 : PEER_RING;
+    uint64_t slots = c->npieces == 1 ? 1 : c->npieces < c->ring ? c->npieces : c->ring;
     TEST_INT(pack.data % element, 0);
     if (element == 4) { /* movements of bytes and of words meet: one rank may take these, another those */
         struct peer_pack bytes = peer_pack_of(c->protocol, 1, vector_bytes);
@@ -152,8 +157,9 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     /* Every place in every region of every slot lies in the half, and the slots don't meet. */
     TEST_TRUE((uint64_t)c->stride * pack.staged * places <= c->slot_bytes);
     TEST_INT(c->all_at, twoshot ? c->nranks * c->stride : 0);
-    TEST_TRUE(c->npieces >= c->pieces || c->stride <= 1 ||
-              (uint64_t)c->pieces * c->stride * parts < c->npacks + c->pieces * parts);
+    TEST_TRUE(c->ring == PEER_RING || c->ring == c->pieces);
+    /* As many pieces as asked for, but for what rounding up to whole packs takes. */
+    TEST_TRUE(c->pieces <= 1 || (uint64_t)c->stride <= (c->npacks + parts - 1) / parts / c->pieces + 1);
     TEST_TRUE(slots * c->slot_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     TEST_INT(c->slot_bytes % 16, 0);
     /* Calls of one piece may take turns in the half: every turn's place lies in it. */

@@ -91,6 +91,7 @@ static const struct {
     {"wire allreduce 2-4 any oneshot.flag 16x544", "GRID"},
     {"wire allreduce 2-4 any oneshot.flag 16x256/0", "GRID"},
     {"wire allreduce 2-4 any oneshot.flag 16x256/", "GRID"},
+    {"wire allreduce 2-4 any oneshot.flag 16x256/65", "GRID"},
     {"wire allreduce 2-4 any oneshot.flag 16x256/4x", "GRID"},
     {"host allreduce 2-4 any oneshot.flag 1x32", "GRID"},
 };

@@ -6,6 +6,7 @@
 #include "internal.h"
 #include "peercoll.h"
 #include "bytes.h"
+#include "info_model.h"
 
 #include <argp.h>
 #include <dlfcn.h>
@@ -19,14 +20,16 @@
 #endif
 
 /* What to print; at most one can be asked for. */
-enum { SHOW_ALL = 0, SHOW_SETTINGS = 256, SHOW_SELECT, SHOW_TABLE, SHOW_COMM };
+enum { SHOW_ALL = 0, SHOW_SETTINGS = 256, SHOW_SELECT, SHOW_TABLE, SHOW_COMM, SHOW_MODEL, SHOW_MODEL_CHECK };
 
 #define SELECT_WORDS 4
+#define MOST_WORDS   16
 
 struct options {
     int show;
-    char *select[SELECT_WORDS]; /* collective, bytes, type, ranks */
-    int nselect;
+    char *words[MOST_WORDS]; /* --select: collective, bytes, type, ranks; --model: see info_model.h */
+    int nwords;
+    const char *file; /* of --model-check */
 };
 
 static int complain(const char *text)
@@ -374,6 +377,13 @@ static const struct argp_option option_table[] = {
      "Print how a call would be served: COLLECTIVE BYTES TYPE RANKS, as in: --select allreduce 43008 bf16 8",
      1},
     {"table", SHOW_TABLE, NULL, 0, "Print the table that selection reads", 1},
+    {"model", SHOW_MODEL, NULL, 0,
+     "Print the times that the cost model predicts: COLLECTIVE RANKS FIGURE=VALUE..., as in: --model "
+     "allreduce 8 "
+     "flag_us=0.7 all_store_gbs=24 all_load_gbs=22",
+     1},
+    {"model-check", SHOW_MODEL_CHECK, "FILE", 0,
+     "Print the model's predictions beside a file's measurements, as docs/model.md has them", 1},
     {"comm", SHOW_COMM, NULL, 0, "Under mpirun: make a communicator of all ranks and print how it works", 1},
     {NULL, 'h', NULL, 0, "The same as --help", -1},
     {0},
@@ -391,17 +401,22 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case SHOW_SELECT:
     case SHOW_TABLE:
     case SHOW_COMM:
+    case SHOW_MODEL:
+    case SHOW_MODEL_CHECK:
         if (options->show != SHOW_ALL)
             argp_error(state, "one thing at a time");
         options->show = key;
+        options->file = arg;
         return 0;
     case ARGP_KEY_ARG:
-        if (options->show != SHOW_SELECT || options->nselect == SELECT_WORDS)
+        if (options->nwords == (options->show == SHOW_SELECT  ? SELECT_WORDS
+                                : options->show == SHOW_MODEL ? MOST_WORDS
+                                                              : 0))
             argp_error(state, "%s: there is no use for it here", arg);
-        options->select[options->nselect++] = arg;
+        options->words[options->nwords++] = arg;
         return 0;
     case ARGP_KEY_END:
-        if (options->show == SHOW_SELECT && options->nselect < SELECT_WORDS)
+        if (options->show == SHOW_SELECT && options->nwords < SELECT_WORDS)
             argp_error(state,
                        "--select needs COLLECTIVE BYTES TYPE RANKS, as in: --select allreduce 43008 bf16 8");
         return 0;
@@ -417,7 +432,8 @@ int main(int argc, char **argv)
     static const struct argp parser = {
         .options = option_table,
         .parser = parse_option,
-        .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n--comm",
+        .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n"
+                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm",
         .doc = "Prints what this build of peercoll can do, and the GPUs and the NCCL that it finds.",
     };
     struct options options = {0};
@@ -428,9 +444,13 @@ int main(int argc, char **argv)
     case SHOW_SETTINGS:
         return show_settings();
     case SHOW_SELECT:
-        return show_select(options.select);
+        return show_select(options.words);
     case SHOW_TABLE:
         return show_table();
+    case SHOW_MODEL:
+        return model_show(options.nwords, options.words);
+    case SHOW_MODEL_CHECK:
+        return model_check(options.file);
     case SHOW_COMM:
         return show_comm(&argc, &argv);
     default:
