@@ -8,7 +8,6 @@
 #include "barrier.h"
 #include "cold.h"
 #include "exchange.h"
-#include "probe.h"
 
 /* X(datatype, C++ type) */
 #define PEER_HOT_TYPES(X)                                                                                    \

@@ -388,20 +388,10 @@ PEER_BOTH void peer_set_share(const struct peer_call *c, const struct peer_excha
 
 /* ---- Launchers ------------------------------------------------------------------------------------------ */
 
-/* The probe of one communicator's peer memory, see kernels/probe.h. Its first round has this tag. */
-#define PEER_PROBE_EPOCH 1
-
-struct peer_probe_result {
-    uint32_t unseen; /* bit r: a flag of rank r was never seen */
-    uint32_t wrong;  /* bit r: data of rank r behind its flag were wrong */
-    uint32_t torn;   /* bit r: a 16-byte line of rank r was seen half written */
-};
-
 /* The host kernels of one instruction set; device_host.c takes the best that the CPU has. */
 struct peer_host_kernels {
-    /* Run the call, or the probe, to its end on the calling thread. */
+    /* Runs the call to its end on the calling thread. */
     void (*launch)(const struct peer_call *call);
-    void (*probe)(const struct peer_call *call, uint32_t rounds, struct peer_probe_result *result);
     /* recv[i] = the combination of parts[0][i] .. parts[nparts-1][i], with the numerics of the kernels; recv may
      * be one of the parts. For the MPI fallback. */
     void (*reduce)(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t nparts, void *recv,
@@ -413,13 +403,11 @@ extern const struct peer_host_kernels peer_host_kernels_base;
 extern const struct peer_host_kernels peer_host_kernels_avx2;
 extern const struct peer_host_kernels peer_host_kernels_avx512;
 
-/* CUDA device: cudaError_t as int. `result` is memory that the GPU reaches. */
+/* CUDA device: cudaError_t as int. */
 int peer_launch_cuda(const struct peer_call *call, void *stream);
-int peer_probe_cuda(const struct peer_call *call, uint32_t rounds, struct peer_probe_result *result,
-                    void *stream);
 int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream);
 uint32_t peer_vector_cuda(void);
-/* Loads every kernel now, since loading one waits for the device, where peers may spin already. *resident: the
+/* Loads every kernel of a call now, since loading one waits for the device, where peers may spin already. *resident: the
  * blocks of PEER_MAX_THREADS threads that fit on a multiprocessor at once, the least over all kernels. */
 int peer_preload_cuda(int *resident);
 

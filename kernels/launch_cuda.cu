@@ -43,17 +43,6 @@ __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __gr
     barrier(b);
 }
 
-__global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
-    probe_kernel(const __grid_constant__ peer_call c, uint32_t rounds, peer_probe_result *result)
-{
-    Block b = {c, place(c, 0), {PEER_PROBE_EPOCH, 0, 0, 0, 0}, 0, false, 0, 0};
-    probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
-        atomicOr(&result->unseen, unseen);
-        atomicOr(&result->wrong, wrong);
-        atomicOr(&result->torn, torn);
-    });
-}
-
 __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
 {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < nwords;
@@ -143,14 +132,6 @@ extern "C" int peer_launch_cuda(const struct peer_call *call, void *stream)
                             dim3(call->threads), parameters, 0, (cudaStream_t)stream);
 }
 
-extern "C" int peer_probe_cuda(const struct peer_call *call, uint32_t rounds,
-                               struct peer_probe_result *result, void *stream)
-{
-    void *parameters[] = {const_cast<peer_call *>(call), &rounds, &result};
-    return cudaLaunchKernel((const void *)probe_kernel, dim3(1), dim3(call->threads), parameters, 0,
-                            (cudaStream_t)stream);
-}
-
 extern "C" int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream)
 {
     uint32_t *words = (uint32_t *)to;
@@ -167,9 +148,7 @@ extern "C" uint32_t peer_vector_cuda(void)
 extern "C" int peer_preload_cuda(int *resident)
 {
     int least = PEER_MAX_BLOCKS;
-    cudaError_t error = resident_blocks((const void *)probe_kernel, &least);
-    if (error == cudaSuccess)
-        error = resident_blocks((const void *)fill_kernel, &least);
+    cudaError_t error = resident_blocks((const void *)fill_kernel, &least);
     on_every_kernel([&](const void *kernel) {
         if (error == cudaSuccess)
             error = resident_blocks(kernel, &least);

@@ -68,14 +68,6 @@ void launch(const peer_call *call)
     }
 }
 
-void run_probe(const peer_call *call, uint32_t rounds, peer_probe_result *result)
-{
-    Block b = {*call, place(*call, 0), {PEER_PROBE_EPOCH, 0, 0, 0, 0}, 0, false, 0, 0};
-    probe(b, rounds, [&](uint32_t unseen, uint32_t wrong, uint32_t torn) {
-        *result = {unseen, wrong, torn};
-    });
-}
-
 void reduce(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t nparts, void *recv,
             size_t count)
 {
@@ -97,4 +89,4 @@ void reduce(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t 
 #define TABLE_OF(isa)   peer_host_kernels_##isa
 #define TABLE_NAME(isa) TABLE_OF(isa)
 
-extern "C" const struct peer_host_kernels TABLE_NAME(PEER_ISA) = {launch, run_probe, reduce, PEER_VECTOR};
+extern "C" const struct peer_host_kernels TABLE_NAME(PEER_ISA) = {launch, reduce, PEER_VECTOR};

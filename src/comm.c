@@ -221,6 +221,14 @@ static int open_device(struct peer_comm *comm)
     return PEER_SUCCESS;
 }
 
+/* Remembers what can't serve, for one warning when it is known what does. */
+static void pass_over(struct peer_comm *comm, const char *what, const char *why)
+{
+    size_t length = strlen(comm->passed_over);
+    snprintf(comm->passed_over + length, sizeof comm->passed_over - length, "%s%s: %s",
+             length > 0 ? "; " : "", what, why);
+}
+
 /* Tries the transports that the setting allows, the best first. */
 static void try_transports(struct peer_comm *comm, char *why, size_t why_bytes)
 {
@@ -233,8 +241,11 @@ static void try_transports(struct peer_comm *comm, char *why, size_t why_bytes)
         if (choice != PEER_TRANSPORT_AUTO && choice != all[i].named)
             continue;
         (void)peer_transport_create(comm, all[i].transport, why, why_bytes);
-        if (!comm->peers.ok && choice == PEER_TRANSPORT_AUTO && comm->rank == 0)
-            peer_log(PEER_LOG_WARN, "transport %s can't serve: %s", all[i].transport->name, why);
+        if (!comm->peers.ok) {
+            char what[64];
+            snprintf(what, sizeof what, "transport %s can't serve", all[i].transport->name);
+            pass_over(comm, what, why);
+        }
     }
 }
 
@@ -250,15 +261,13 @@ static int make_peer_path(struct peer_comm *comm)
         snprintf(why, sizeof why, "the ranks are on %d nodes", comm->nnodes);
     else if (comm->size > PEER_MAX_PEERS)
         snprintf(why, sizeof why, "%d ranks, the peer kernels serve %d at most", comm->size, PEER_MAX_PEERS);
+    if (why[0] != '\0')
+        pass_over(comm, "no peer path", why);
     else
         try_transports(comm, why, sizeof why);
-    if (comm->peers.ok)
-        return PEER_SUCCESS;
-    if (named)
+    if (named && !comm->peers.ok)
         return peer_error(PEER_ERR_UNSUPPORTED, "PEER_TRANSPORT=%s can't serve: %s",
                           choice == PEER_TRANSPORT_IPC ? "ipc" : "shm", why);
-    if (comm->rank == 0)
-        peer_log(PEER_LOG_WARN, "no peer path: %s", why);
     return PEER_SUCCESS;
 }
 
@@ -303,16 +312,20 @@ static int make_nccl(struct peer_comm *comm)
 
 static void say_what_came_of_it(const struct peer_comm *comm)
 {
+    char figures[256];
     if (comm->rank != 0)
         return;
+    if (comm->passed_over[0] != '\0')
+        peer_log(PEER_LOG_WARN, "%s; %s serves instead", comm->passed_over, peer_comm_transport(comm));
+    peer_figures_text(&comm->figures, figures, sizeof figures);
     peer_log(
         PEER_LOG_INFO,
         "%d rank%s on %d node%s, device %s, transport %s%s, at most %u threads, %zu bytes a rank, made in "
-        "%llu ms",
+        "%llu ms; %s",
         comm->size, comm->size == 1 ? "" : "s", comm->nnodes, comm->nnodes == 1 ? "" : "s",
         comm->device.ops->name, peer_comm_transport(comm),
-        comm->peers.ok && !comm->peers.line_ok ? " (lines tear: ll for line)" : "", comm->max_threads,
-        (size_t)peer_transport_memory(comm), (unsigned long long)comm->create_ms);
+        comm->peers.ok && !comm->peers.line_ok ? " (lines tear, or were not tried: ll for line)" : "",
+        comm->max_threads, (size_t)peer_transport_memory(comm), (unsigned long long)comm->create_ms, figures);
 }
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */

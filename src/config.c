@@ -2,7 +2,7 @@
  * and, in lower case without PEER_, a key of a source that wins over the environment (an MPI_Info). Parsing, the
  * texts of errors, the hash that ranks compare and the printed table all follow the rows.
  *
- * The library's only getenv is here. */
+ * The library's only getenvs are here. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -22,6 +22,7 @@ enum kind {
     KIND_WORD,   /* one of `words`, into a uint32_t */
     KIND_PLAN,   /* "auto", ALGORITHM or ALGORITHM.PROTOCOL, into config's two fields */
     KIND_NUMBER, /* decimal or 0x..., into a uint32_t or uint64_t */
+    KIND_FAULT,  /* "" or [TRANSPORT.]FAULT:PAIR, into a struct peer_probe_fault */
     KIND_TEXT    /* anything that the field has room for; "" only if that is the default */
 };
 
@@ -50,6 +51,16 @@ static const char *const transport_words[] = {
     [PEER_TRANSPORT_AUTO] = "auto", [PEER_TRANSPORT_IPC] = "ipc", [PEER_TRANSPORT_SHM] = "shm",
     [PEER_TRANSPORT_NCCL] = "nccl", [PEER_TRANSPORT_MPI] = "mpi", NULL};
 
+static const char *const probe_words[] = {[PEER_PROBE_AUTO] = "auto",
+                                          [PEER_PROBE_FULL] = "full",
+                                          [PEER_PROBE_QUICK] = "quick",
+                                          [PEER_PROBE_OFF] = "off",
+                                          NULL};
+
+static const char *const fault_words[] = {
+    [PEER_FAULT_NONE] = "none",     [PEER_FAULT_WRONG] = "wrong", [PEER_FAULT_BUSY] = "busy",
+    [PEER_FAULT_UNSEEN] = "unseen", [PEER_FAULT_SLOW] = "slow",   NULL};
+
 #define NAME_TEXT(name, text) [name] = text,
 static const char *const algorithm_words[] = {PEER_ALGORITHMS(NAME_TEXT) NULL};
 static const char *const protocol_words[] = {PEER_PROTOCOLS(NAME_TEXT) NULL};
@@ -60,6 +71,7 @@ static const char *const direction_words[] = {PEER_DIRECTIONS(NAME_TEXT) NULL};
 #define FIELD(f)                  offsetof(struct peer_config, f), sizeof(((struct peer_config *)NULL)->f)
 #define WORD(f, words)            KIND_WORD, FIELD(f), words, 0, 0, 0, NULL
 #define PLAN(f)                   KIND_PLAN, FIELD(f), NULL, 0, 0, 0, NULL
+#define FAULT(f)                  KIND_FAULT, FIELD(f), NULL, 0, 0, 0, NULL
 #define NUMBER(f, min, max, step) KIND_NUMBER, FIELD(f), NULL, min, max, step, NULL
 #define TEXT(f, legal)            KIND_TEXT, FIELD(f), NULL, 0, 0, 0, legal
 
@@ -87,11 +99,17 @@ static const struct row rows[] = {
      "longest wait for another rank, in milliseconds"},
     {"PEER_NCCL", "auto", PER_RANK, TEXT(nccl, "auto|off|path of the library"),
      "the NCCL that serves what the peer kernels don't; auto: the system's, if there is one"},
+    {"PEER_PROBE", "auto", 0, WORD(probe, probe_words),
+     "how a communicator tries its peer path: full measures rates and latencies, quick does not, off "
+     "believes "
+     "it; auto: full the first time on a machine where they matter"},
     {"PEER_LOG", "warn", PER_RANK, WORD(log, peer_log_words), "how much is logged"},
     {"PEER_LOG_FILE", "", PER_RANK, TEXT(log_file, "path of a file"),
      "where the log goes; %r in it is the rank; empty: stderr"},
     {"PEER_EPOCH_START", "1", 0, NUMBER(epoch_start, 0, UINT32_MAX, 1),
      "for tests: a communicator's first epoch"},
+    {"PEER_PROBE_FAULT", "none", 0, FAULT(probe_fault),
+     "for tests: what goes wrong in the probe, between whom"},
     {"PEER_NODE", "", PER_RANK, TEXT(node, "name of a node"),
      "for tests: the node that this rank claims to be on; empty: the machine"},
 };
@@ -130,6 +148,45 @@ static bool parse_plan(const char *text, struct peer_config *config)
     config->algorithm = algorithm;
     config->protocol = protocol;
     config->direction = direction;
+    return true;
+}
+
+/* A rank's number, and what ends it. */
+static bool parse_rank(const char **text, uint32_t *rank)
+{
+    char *end;
+
+    if (!isdigit((unsigned char)(*text)[0]))
+        return false;
+    *rank = (uint32_t)strtoul(*text, &end, 10);
+    *text = end;
+    return *rank < PEER_MAX_PEERS;
+}
+
+/* "none", or [TRANSPORT.]FAULT:WRITER-READER, or [TRANSPORT.]FAULT:all */
+static bool parse_fault(const char *text, struct peer_probe_fault *fault)
+{
+    struct peer_probe_fault parsed = {
+        .transport = PEER_TRANSPORT_AUTO, .writer = PEER_CHOICE_AUTO, .reader = PEER_CHOICE_AUTO};
+    const char *dot = strchr(text, '.'), *colon;
+
+    if (strcmp(text, fault_words[PEER_FAULT_NONE]) != 0) {
+        if (dot != NULL &&
+            (!parse_word(transport_words, text, (size_t)(dot - text), &parsed.transport) ||
+             (parsed.transport != PEER_TRANSPORT_IPC && parsed.transport != PEER_TRANSPORT_SHM)))
+            return false;
+        text = dot != NULL ? dot + 1 : text;
+        colon = strchr(text, ':');
+        if (colon == NULL || !parse_word(fault_words, text, (size_t)(colon - text), &parsed.kind) ||
+            parsed.kind == PEER_FAULT_NONE)
+            return false;
+        text = colon + 1;
+        if (strcmp(text, "all") != 0 &&
+            (!parse_rank(&text, &parsed.writer) || *text++ != '-' || !parse_rank(&text, &parsed.reader) ||
+             *text != '\0' || parsed.writer == parsed.reader))
+            return false;
+    }
+    *fault = parsed;
     return true;
 }
 
@@ -179,6 +236,8 @@ static bool parse(const struct row *row, const char *text, struct peer_config *c
         return parse_word(row->words, text, strlen(text), field);
     case KIND_PLAN:
         return parse_plan(text, config);
+    case KIND_FAULT:
+        return parse_fault(text, field);
     case KIND_NUMBER:
         return parse_number(row, text, field);
     case KIND_TEXT:
@@ -231,6 +290,11 @@ static void append_legal(char *text, const struct row *row)
         append(text, ", with or without ");
         append_words(text, ".", direction_words);
         break;
+    case KIND_FAULT:
+        append(text, "none, or, after ipc. or shm. if it is for one of them, ");
+        append_words(text, "", fault_words + 1);
+        append(text, " with :WRITER-READER, the numbers of two ranks, or :all");
+        break;
     case KIND_NUMBER:
         if (row->flags & AUTO)
             append(text, "auto|");
@@ -246,6 +310,17 @@ static void append_legal(char *text, const struct row *row)
         append(text, "%s, %zu bytes at most", row->legal, row->bytes - 1);
         break;
     }
+}
+
+static void append_fault(char *text, const struct peer_probe_fault *fault)
+{
+    if (fault->transport != PEER_TRANSPORT_AUTO)
+        append(text, "%s.", transport_words[fault->transport]);
+    append(text, "%s", fault_words[fault->kind]);
+    if (fault->writer != PEER_CHOICE_AUTO)
+        append(text, ":%u-%u", fault->writer, fault->reader);
+    else if (fault->kind != PEER_FAULT_NONE)
+        append(text, ":all");
 }
 
 /* The value in force, as a user would write it; different text for different values. */
@@ -264,6 +339,9 @@ static void append_value(char *text, const struct row *row, const struct peer_co
             append(text, ".%s", protocol_words[config->protocol]);
         if (config->direction != PEER_CHOICE_AUTO)
             append(text, ".%s", direction_words[config->direction]);
+        break;
+    case KIND_FAULT:
+        append_fault(text, field);
         break;
     case KIND_NUMBER:
         append_number(text, row,
@@ -318,9 +396,16 @@ int peer_config_load(struct peer_config *config, const struct peer_config_source
     return PEER_SUCCESS;
 }
 
+uint64_t peer_hash(uint64_t hash, const char *text)
+{
+    for (size_t i = 0; i <= strlen(text); i++)
+        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return hash;
+}
+
 uint64_t peer_config_hash(const struct peer_config *config)
 {
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t hash = PEER_HASH_START;
 
     for (size_t i = 0; i < N_ROWS; i++) {
         char text[TEXT_BYTES] = "";
@@ -328,11 +413,21 @@ uint64_t peer_config_hash(const struct peer_config *config)
         if (rows[i].flags & PER_RANK)
             continue;
         append_value(text, &rows[i], config);
-        /* The terminating 0 too: where a row's text ends matters. */
-        for (size_t c = 0; c <= strlen(text); c++)
-            hash = (hash ^ (unsigned char)text[c]) * 0x100000001b3u;
+        hash = peer_hash(hash, text);
     }
     return hash;
+}
+
+bool peer_config_cache(char *folder, size_t folder_bytes)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = -1;
+
+    if (cache != NULL && cache[0] == '/') /* a relative one is to be ignored, says its standard */
+        length = snprintf(folder, folder_bytes, "%s", cache);
+    else if (home != NULL && home[0] == '/')
+        length = snprintf(folder, folder_bytes, "%s/.cache", home);
+    return length > 0 && (size_t)length < folder_bytes;
 }
 
 /* ---- Unknown variables ---------------------------------------------------------------------------------- */

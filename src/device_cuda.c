@@ -57,7 +57,7 @@ static int cuda_select(int local_rank, int *ordinal)
 
 static int cuda_open(struct peer_device *device)
 {
-    int resident = 0, multiprocessors = 0;
+    int resident = 0, resident_probes = 0, multiprocessors = 0;
     cudaStream_t stream = NULL;
     cudaError_t code = cudaGetDevice(&device->ordinal);
     if (code == cudaSuccess)
@@ -67,6 +67,10 @@ static int cuda_open(struct peer_device *device)
         code = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device->ordinal);
     if (code == cudaSuccess)
         code = (cudaError_t)peer_preload_cuda(&resident);
+    if (code == cudaSuccess)
+        code = (cudaError_t)peer_probe_preload_cuda(&resident_probes);
+    if (resident > resident_probes)
+        resident = resident_probes;
     device->max_threads = (uint32_t)(resident * multiprocessors) * PEER_MAX_THREADS;
     for (int i = 0; i < 2 && code == cudaSuccess; i++) {
         cudaEvent_t event = NULL;
@@ -142,8 +146,10 @@ static int cuda_state_alloc(struct peer_device *device, size_t bytes, void **sta
     cudaError_t code = cudaMalloc(state, bytes);
     if (code != cudaSuccess)
         *state = NULL;
-    else
+    if (code == cudaSuccess)
         code = cudaMemset(*state, 0, bytes);
+    if (code == cudaSuccess) /* the library's own stream does not wait for this one */
+        code = cudaStreamSynchronize(cudaStreamLegacy);
     (void)device;
     return cuda_error("cudaMalloc", code);
 }
@@ -250,14 +256,17 @@ static int cuda_launch(struct peer_device *device, const struct peer_call *call,
 }
 
 /* The probe's threads add to the result with atomics, so it lies in device memory. */
-static int cuda_probe(struct peer_device *device, const struct peer_call *call, uint32_t rounds,
-                      struct peer_probe_result *result)
+static int cuda_probe(struct peer_device *device, const struct peer_call *call,
+                      const struct peer_probe_step *step, struct peer_probe_result *result)
 {
     void *there = NULL;
-    int status = cuda_state_alloc(device, sizeof *result, &there);
+    int status = cuda_error("cudaMalloc", cudaMalloc(&there, sizeof *result));
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_copy(device, there, result, sizeof *result);
     if (status == PEER_SUCCESS)
         status = cuda_error("launching the probe",
-                            (cudaError_t)peer_probe_cuda(call, rounds, there, device->stream));
+                            (cudaError_t)peer_probe_cuda(call, step, there, device->stream));
     if (status == PEER_SUCCESS)
         status = cuda_copy(device, result, there, sizeof *result);
     cuda_state_free(device, there);

@@ -234,11 +234,11 @@ static int host_launch(struct peer_device *device, const struct peer_call *call,
     return PEER_SUCCESS;
 }
 
-static int host_probe(struct peer_device *device, const struct peer_call *call, uint32_t rounds,
-                      struct peer_probe_result *result)
+static int host_probe(struct peer_device *device, const struct peer_call *call,
+                      const struct peer_probe_step *step, struct peer_probe_result *result)
 {
     (void)device;
-    kernels->probe(call, rounds, result);
+    peer_probe_host(call, step, result);
     return PEER_SUCCESS;
 }
 

@@ -9,6 +9,7 @@
 
 #include "peercoll_types.h"
 #include "kernels/launch.h"
+#include "kernels/probe_launch.h"
 
 #define PEER_NAME_BYTES 64
 
@@ -55,6 +56,23 @@ enum peer_transport_choice {
     PEER_TRANSPORT_MPI
 };
 
+enum peer_probe_choice { PEER_PROBE_AUTO, PEER_PROBE_FULL, PEER_PROBE_QUICK, PEER_PROBE_OFF };
+
+/* PEER_PROBE_FAULT: what shall go wrong in the probe, in what `writer` sends to `reader`. */
+enum peer_fault_kind {
+    PEER_FAULT_NONE,
+    PEER_FAULT_WRONG,  /* data */
+    PEER_FAULT_BUSY,   /* data, only when all ranks send much at once */
+    PEER_FAULT_UNSEEN, /* flags */
+    PEER_FAULT_SLOW    /* data take PEER_PROBE_SLOW times as long */
+};
+
+struct peer_probe_fault {
+    uint32_t kind;           /* enum peer_fault_kind */
+    uint32_t transport;      /* enum peer_transport_choice: ipc, shm, or auto for any */
+    uint32_t writer, reader; /* ranks; PEER_CHOICE_AUTO: all pairs */
+};
+
 /* PEER_ALGORITHM=auto, in the fields of the plan that it names; "oneshot" leaves the protocol to selection. */
 #define PEER_CHOICE_AUTO UINT32_MAX
 
@@ -76,6 +94,8 @@ struct peer_config {
     char nccl[256];  /* "auto", "off" or a path */
     uint32_t log;    /* enum peer_log_level */
     char log_file[256];
+    uint32_t probe; /* enum peer_probe_choice */
+    struct peer_probe_fault probe_fault;
     uint32_t epoch_start;
     char node[PEER_NAME_BYTES]; /* "": the machine's own */
 };
@@ -92,6 +112,11 @@ int peer_config_load(struct peer_config *config, const struct peer_config_source
 uint64_t peer_config_hash(const struct peer_config *config);
 /* Warns in the log of PEER_ variables that are no setting. */
 void peer_config_warn_unknown(void);
+/* The folder for what can be found out again: $XDG_CACHE_HOME or ~/.cache. False if there is none. */
+bool peer_config_cache(char *folder, size_t folder_bytes);
+/* FNV-1a: goes on from `hash` over the text and its terminating 0. */
+uint64_t peer_hash(uint64_t hash, const char *text);
+#define PEER_HASH_START UINT64_C(0xcbf29ce484222325)
 /* The table with the values in force, for peer_info --settings. */
 void peer_config_print(FILE *to, const struct peer_config *config);
 
@@ -103,15 +128,15 @@ enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF }
  * memory. */
 enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE, PEER_LINK_SHM, PEER_N_LINKS };
 
-/* What the probe measured of the machine, equal on all ranks. */
+/* The peer path's figures, equal on all ranks. Rates are those of the kernels' own 16-byte accesses, in GB/s. */
 struct peer_figures {
     bool known;
-    double flag_us;                     /* a flag's way from one rank to another */
-    double store_gbs, load_gbs;         /* one pair alone */
-    double all_store_gbs, all_load_gbs; /* per rank, all-to-all at once */
-    double ring_store_gbs;              /* per rank, each to the next */
-    double staged_store_gbs;            /* per rank, one stream out of and one into each at a time */
-    bool push_collapsed;                /* stores of all at once are far slower than they should be */
+    double flag_us;                     /* a flag, one way; as the next two the median over pairs */
+    double store_gbs, load_gbs;         /* one pair alone; others run that have no rank in common with it */
+    double all_store_gbs, all_load_gbs; /* what each rank gets in all when all go to all peers at once */
+    double ring_store_gbs;              /* each rank to the next one only */
+    double staged_store_gbs; /* each to one at a time, and from one: all peers in turn, waits not counted */
+    bool push_collapsed;     /* stores fall off when all store at once, loads don't: pull */
 };
 
 /* A row of a selection table: the first serves whose link and collective are the query's, whose range holds its
@@ -283,7 +308,8 @@ struct peer_device_ops {
     int (*temp_alloc)(struct peer_device *device, size_t bytes, void **temp, void *stream);
     void (*temp_free)(struct peer_device *device, void *temp, void *stream);
     int (*is_capturing)(struct peer_device *device, void *stream, bool *capturing);
-    int (*probe)(struct peer_device *device, const struct peer_call *call, uint32_t rounds,
+    /* Runs a step of the probe to its end; result: as it is before the step. */
+    int (*probe)(struct peer_device *device, const struct peer_call *call, const struct peer_probe_step *step,
                  struct peer_probe_result *result);
     /* Waits until all that was launched for this communicator has ended. */
     int (*drain)(struct peer_device *device);
@@ -316,6 +342,26 @@ void peer_identity_fill(struct peer_identity *id, const struct peer_config *conf
 int peer_topology_nodes(const struct peer_identity *ids, int size);
 /* The most ranks that share one GPU. */
 int peer_topology_sharers(const struct peer_identity *ids, int size);
+
+/* ---- figures.c, island.c: what the probe has measured --------------------------------------------------------- */
+
+/* Row: the rank that stores, loads or sends the flag first; column: whose memory. 0: not known, and itself. */
+struct peer_matrices {
+    float store_gbs[PEER_MAX_PEERS][PEER_MAX_PEERS];
+    float load_gbs[PEER_MAX_PEERS][PEER_MAX_PEERS];
+    float flag_us[PEER_MAX_PEERS][PEER_MAX_PEERS];
+};
+
+/* What peer_info and the log say of them. */
+void peer_figures_text(const struct peer_figures *figures, char *text, size_t text_bytes);
+
+/* Groups ranks into islands: within one the distance (time of a flag, or 1/rate) is clearly less than between any
+ * two. island[r] is r's number; islands are numbered in the order of their lowest ranks. Returns how many there
+ * are: 1 if there is no clear gap. Pure. */
+int peer_islands(const float distance[PEER_MAX_PEERS][PEER_MAX_PEERS], int size,
+                 uint8_t island[PEER_MAX_PEERS]);
+/* By the matrices of a machine: the flags' latencies if they tell, else the rates. */
+int peer_islands_measured(const struct peer_matrices *matrices, int size, uint8_t island[PEER_MAX_PEERS]);
 
 /* ---- request.c, check.c: what a call asks for -------------------------------------------------------------- */
 
@@ -406,13 +452,15 @@ struct peer_comm {
     struct peer_identity *ids; /* of all ranks */
     struct peer_device device;
     struct peer_peers peers;
-    struct peer_table table; /* rows that come before the built-in ones */
-    struct peer_nccl *nccl;  /* NULL: none, see nccl_reason */
+    struct peer_table table;     /* rows that come before the built-in ones */
+    struct peer_figures figures; /* of the peer path */
+    struct peer_matrices matrices;
+    char passed_over[1024]; /* what would have served rather, and why it can't; "": nothing */
+    struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
     char nccl_reason[256];
     char *staging;                    /* of the MPI fallback, made at its first call */
     uint32_t max_blocks, max_threads; /* of a grid, see struct peer_query */
     enum peer_link link;              /* where the staging lies */
-    struct peer_figures figures;      /* of that link */
     struct peer_row *model_rows;      /* that follow from them, or NULL */
     size_t nmodel_rows;
     bool one_gpu; /* that all ranks share */
@@ -462,11 +510,19 @@ bool peer_transport_leave(struct peer_comm *comm);
 void peer_transport_destroy(struct peer_comm *comm, bool together);
 /* Bytes that this rank's part takes, of the device's memory, or under transport shm of the host's. */
 uint64_t peer_transport_memory(const struct peer_comm *comm);
+/* Bytes of /dev/shm that all ranks of a communicator take whose slabs lie in host memory. */
+uint64_t peer_transport_shared_bytes(const struct peer_config *config, int size);
 /* The fields of a call that depend on the communicator alone. */
 void peer_transport_call(struct peer_comm *comm, struct peer_call *call);
 
-/* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. */
+/* Collective: runs the probe and votes; *ok: the path may be used, *line_ok: lines don't tear. Sets the
+ * communicator's figures as far as they are known. */
 int peer_probe(struct peer_comm *comm, bool *ok, bool *line_ok, char *why, size_t why_bytes);
+/* The figures that an earlier process has left of this machine, these ranks and this transport. Local. */
+bool peer_probe_cache_read(const struct peer_comm *comm, struct peer_figures *figures,
+                           struct peer_matrices *matrices);
+/* Leaves the communicator's. What goes wrong is logged at level debug. */
+void peer_probe_cache_write(const struct peer_comm *comm);
 
 uint64_t peer_now_ns(void); /* of the monotonic clock */
 /* PEER_SUCCESS, or the status of the first wait that failed on any rank, with comm broken and the text set.

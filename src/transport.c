@@ -134,7 +134,7 @@ int peer_transport_create(struct peer_comm *comm, const struct peer_transport *t
     peer_device_host.ipc->slab_settled(NULL, &peers->control_segment);
     if (status == PEER_SUCCESS)
         status = prove(comm, why, why_bytes);
-    else
+    if (status != PEER_SUCCESS)
         snprintf(why, why_bytes, "%s", PEER_Last_error());
     free(all);
     if (!peers->ok)
@@ -199,6 +199,12 @@ void peer_transport_destroy(struct peer_comm *comm, bool together)
 uint64_t peer_transport_memory(const struct peer_comm *comm)
 {
     return comm->peers.ok ? slab_bytes(comm) + sizeof(struct peer_states) : 0;
+}
+
+uint64_t peer_transport_shared_bytes(const struct peer_config *config, int size)
+{
+    uint64_t staging = config->staging_bytes != 0 ? config->staging_bytes : HOST_STAGING;
+    return (uint64_t)size * PEER_SLAB_BYTES(staging) + sizeof(struct peer_control);
 }
 
 void peer_transport_call(struct peer_comm *comm, struct peer_call *call)

@@ -72,6 +72,8 @@ static const struct {
     {"PEER_STAGING_BYTES", "staging_bytes", "auto", "1M", true},
     {"PEER_TIMEOUT_MS", "timeout_ms", "30000", "5", false},
     {"PEER_NCCL", "nccl", "auto", "off", false},
+    {"PEER_PROBE", "probe", "auto", "full", true},
+    {"PEER_PROBE_FAULT", "probe_fault", "none", "ipc.wrong:1-2", true},
     {"PEER_LOG", "log", "warn", "trace", false},
     {"PEER_LOG_FILE", "log_file", "", "x.%r", false},
     {"PEER_EPOCH_START", "epoch_start", "1", "7", true},
@@ -94,6 +96,8 @@ static void test_defaults(void)
     TEST_INT(config.staging_bytes, 0);
     TEST_INT(config.timeout_ms, 30000);
     TEST_TEXT(config.nccl, "auto");
+    TEST_INT(config.probe, PEER_PROBE_AUTO);
+    TEST_INT(config.probe_fault.kind, PEER_FAULT_NONE);
     TEST_INT(config.log, PEER_LOG_WARN);
     TEST_TEXT(config.log_file, "");
     TEST_INT(config.epoch_start, 1);
@@ -139,6 +143,13 @@ static const struct {
     {"PEER_STAGING_BYTES", "staging_bytes", "256M", FIELD(staging_bytes), 256 << 20},
     {"PEER_TIMEOUT_MS", "timeout_ms", "1", FIELD(timeout_ms), 1},
     {"PEER_TIMEOUT_MS", "timeout_ms", "86400000", FIELD(timeout_ms), 86400000},
+    {"PEER_PROBE", "probe", "quick", FIELD(probe), PEER_PROBE_QUICK},
+    {"PEER_PROBE", "probe", "off", FIELD(probe), PEER_PROBE_OFF},
+    {"PEER_PROBE_FAULT", "probe_fault", "slow:all", FIELD(probe_fault.writer), PEER_CHOICE_AUTO},
+    {"PEER_PROBE_FAULT", "probe_fault", "slow:all", FIELD(probe_fault.kind), PEER_FAULT_SLOW},
+    {"PEER_PROBE_FAULT", "probe_fault", "unseen:0-15", FIELD(probe_fault.reader), 15},
+    {"PEER_PROBE_FAULT", "probe_fault", "shm.busy:3-0", FIELD(probe_fault.writer), 3},
+    {"PEER_PROBE_FAULT", "probe_fault", "shm.busy:3-0", FIELD(probe_fault.transport), PEER_TRANSPORT_SHM},
     {"PEER_LOG", "log", "off", FIELD(log), PEER_LOG_OFF},
     {"PEER_LOG", "log", "error", FIELD(log), PEER_LOG_ERROR},
     {"PEER_LOG", "log", "warn", FIELD(log), PEER_LOG_WARN},
@@ -272,6 +283,16 @@ static const struct {
     {"PEER_TIMEOUT_MS", "timeout_ms", "auto", "1..86400000"},
     {"PEER_TIMEOUT_MS", "timeout_ms", "18446744073709551617", "1..86400000"}, /* 2^64 + 1 */
     {"PEER_NCCL", "nccl", "", "auto|off|path of the library"},
+    {"PEER_PROBE", "probe", "on", "auto|full|quick|off"},
+    {"PEER_PROBE_FAULT", "probe_fault", "", "none, or"},
+    {"PEER_PROBE_FAULT", "probe_fault", "wrong", "wrong|busy|unseen|slow"},
+    {"PEER_PROBE_FAULT", "probe_fault", "none:all", "wrong|busy|unseen|slow"},
+    {"PEER_PROBE_FAULT", "probe_fault", "wrong:1", ":WRITER-READER"},
+    {"PEER_PROBE_FAULT", "probe_fault", "wrong:1-1", ":WRITER-READER"},
+    {"PEER_PROBE_FAULT", "probe_fault", "wrong:1-16", ":WRITER-READER"},
+    {"PEER_PROBE_FAULT", "probe_fault", "wrong:-1-2", ":WRITER-READER"},
+    {"PEER_PROBE_FAULT", "probe_fault", "wrong:1-2x", ":WRITER-READER"},
+    {"PEER_PROBE_FAULT", "probe_fault", "nccl.wrong:all", "ipc. or shm."},
     {"PEER_LOG", "log", "warning", "off|error|warn|info|debug|trace"},
     {"PEER_LOG", "log", "2", "off|error|warn|info|debug|trace"},
     {"PEER_EPOCH_START", "epoch_start", "4294967296", "0..4294967295"},

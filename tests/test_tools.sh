@@ -29,6 +29,10 @@ test_info() {
     good '--select' -- "$info" -h
     good '^ranks *2$' '^device' '^transport' '^plan' -- ranks 2 "$info" --comm
     if [ "$(grep -c '^ranks' "$out")" -ne 1 ]; then complain "--comm is not printed by one rank alone"; fi
+    good '^stores, GB/s' '^loads, GB/s' '^flags, us' '^ *2 .* -$' 'to all in turn *[0-9]' '^islands' -- \
+        ranks 3 env XDG_CACHE_HOME="$folder" "$info" --matrix
+    if [ "$(grep -c '^ *[0-2]  .*-' "$out")" -ne 9 ]; then complain "--matrix has not three rows in each of three"; fi
+    good '^ranks *3$' '^stores, GB/s' -- ranks 3 env XDG_CACHE_HOME="$folder" "$info" --comm
     bad 1 'no such collective' "$info" --select allsort 8 fp32 2
     bad 1 'BYTES' "$info" --select allreduce 8Q fp32 2
     bad 1 'whole number' "$info" --select allreduce 3 fp32 2

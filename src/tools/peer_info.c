@@ -1,12 +1,14 @@
 /* peer_info: what this build of peercoll can do and what it finds on this machine; its settings, its selection
  * table, and how a communicator of the ranks that mpirun started works.
  *
- * Only --comm uses MPI, so that all else also runs where mpirun doesn't. */
+ * Only --comm, --matrix and --check use MPI, so that all else also runs where mpirun doesn't. */
 #include "config.h"
 #include "internal.h"
 #include "peercoll.h"
 #include "bytes.h"
+#include "doctor.h"
 #include "info_model.h"
+#include "matrix.h"
 
 #include <argp.h>
 #include <dlfcn.h>
@@ -20,13 +22,25 @@
 #endif
 
 /* What to print; at most one can be asked for. */
-enum { SHOW_ALL = 0, SHOW_SETTINGS = 256, SHOW_SELECT, SHOW_TABLE, SHOW_COMM, SHOW_MODEL, SHOW_MODEL_CHECK };
+enum {
+    SHOW_ALL = 0,
+    SHOW_SETTINGS = 256,
+    SHOW_SELECT,
+    SHOW_TABLE,
+    SHOW_COMM,
+    SHOW_MODEL,
+    SHOW_MODEL_CHECK,
+    SHOW_MATRIX,
+    SHOW_CHECK,
+    OPTION_JSON
+};
 
 #define SELECT_WORDS 4
 #define MOST_WORDS   16
 
 struct options {
     int show;
+    bool json;
     char *words[MOST_WORDS]; /* --select: collective, bytes, type, ranks; --model: see info_model.h */
     int nwords;
     const char *file; /* of --model-check */
@@ -338,9 +352,10 @@ static void print_comm(PEER_Comm comm, int size)
     MPI_Info_free(&info);
 }
 
-/* Makes one, runs a barrier through it, and prints from rank 0 how it works. */
-static int show_comm(int *argc, char ***argv)
+/* Makes one, runs a barrier through it, and prints from rank 0 how it works, or what its probe measured. */
+static int show_comm(int *argc, char ***argv, bool matrix)
 {
+    MPI_Info info = MPI_INFO_NULL;
     PEER_Comm comm;
     int rank, size, status;
 
@@ -351,7 +366,13 @@ static int show_comm(int *argc, char ***argv)
         complain(PEER_Last_error()); /* one rank's GPU may fail alone */
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
-    status = PEER_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, &comm);
+    if (matrix) {
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "probe", "full");
+    }
+    status = PEER_Comm_create(MPI_COMM_WORLD, info, &comm);
+    if (matrix)
+        MPI_Info_free(&info);
     if (status != PEER_SUCCESS && rank == 0) /* all ranks get the same verdict */
         complain(PEER_Last_error());
     if (status == PEER_SUCCESS) {
@@ -359,8 +380,10 @@ static int show_comm(int *argc, char ***argv)
             complain(PEER_Last_error());
             MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
         }
-        if (rank == 0)
+        if (rank == 0 && !matrix)
             print_comm(comm, size);
+        if (rank == 0 && (matrix || comm->figures.known))
+            matrix_print(comm);
         status = PEER_Comm_free(&comm);
         if (status != PEER_SUCCESS)
             complain(PEER_Last_error());
@@ -385,6 +408,11 @@ static const struct argp_option option_table[] = {
     {"model-check", SHOW_MODEL_CHECK, "FILE", 0,
      "Print the model's predictions beside a file's measurements, as docs/model.md has them", 1},
     {"comm", SHOW_COMM, NULL, 0, "Under mpirun: make a communicator of all ranks and print how it works", 1},
+    {"matrix", SHOW_MATRIX, NULL, 0,
+     "Under mpirun: measure what the ranks' stores, loads and flags reach, pair by pair and all at once", 1},
+    {"check", SHOW_CHECK, NULL, 0,
+     "Under mpirun: say what is wrong with this machine's peer path, what it costs, and what to do", 1},
+    {"json", OPTION_JSON, NULL, 0, "With --check: print a JSON document", 1},
     {NULL, 'h', NULL, 0, "The same as --help", -1},
     {0},
 };
@@ -403,10 +431,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case SHOW_COMM:
     case SHOW_MODEL:
     case SHOW_MODEL_CHECK:
+    case SHOW_MATRIX:
+    case SHOW_CHECK:
         if (options->show != SHOW_ALL)
             argp_error(state, "one thing at a time");
         options->show = key;
         options->file = arg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
         return 0;
     case ARGP_KEY_ARG:
         if (options->nwords == (options->show == SHOW_SELECT  ? SELECT_WORDS
@@ -416,6 +449,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->words[options->nwords++] = arg;
         return 0;
     case ARGP_KEY_END:
+        if (options->json && options->show != SHOW_CHECK)
+            argp_error(state, "--json goes with --check");
         if (options->show == SHOW_SELECT && options->nwords < SELECT_WORDS)
             argp_error(state,
                        "--select needs COLLECTIVE BYTES TYPE RANKS, as in: --select allreduce 43008 bf16 8");
@@ -433,12 +468,13 @@ int main(int argc, char **argv)
         .options = option_table,
         .parser = parse_option,
         .args_doc = "\n--settings\n--select COLLECTIVE BYTES TYPE RANKS\n--table\n"
-                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm",
+                    "--model COLLECTIVE RANKS FIGURE=VALUE...\n--model-check FILE\n--comm\n--matrix\n--check "
+                    "[--json]",
         .doc = "Prints what this build of peercoll can do, and the GPUs and the NCCL that it finds.",
     };
     struct options options = {0};
 
-    argp_err_exit_status = EXIT_FAILURE;
+    argp_err_exit_status = DOCTOR_EXIT_UNABLE;
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     switch (options.show) {
     case SHOW_SETTINGS:
@@ -452,7 +488,10 @@ int main(int argc, char **argv)
     case SHOW_MODEL_CHECK:
         return model_check(options.file);
     case SHOW_COMM:
-        return show_comm(&argc, &argv);
+    case SHOW_MATRIX:
+        return show_comm(&argc, &argv, options.show == SHOW_MATRIX);
+    case SHOW_CHECK:
+        return doctor_run(&argc, &argv, options.json);
     default:
         return show_all();
     }
