@@ -305,6 +305,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
         auto expect = [&](uint32_t r) { expect_packs(Base::template from<ALL>(r, p), part.count); };
         if (!wait_peers(b, 0, tag(p), expect, first()))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
         return true;
     }
@@ -376,6 +377,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
         Part part = part_of(b.c, p, rank);
         if (!wait_peers(b, 0, tag(p)))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         Pusher pusher(b.c, end(part) > begin() ? end(part) - begin() : 0);
         if (pusher.streaming)
             reduce_and_push<true>(part, p);
@@ -407,34 +409,43 @@ struct Flags : Steps<T, Op, Packs, Kind> {
 template <class MySteps>
 PEER_FN void oneshot(Block &b, MySteps &s)
 {
+    mark(b, PEER_MARK_BEGIN);
     s.load_ahead();
     enter(b);
     for (uint32_t t = 0; t <= b.c.npieces; t++) {
-        if (t < b.c.npieces && b.at.sends)
+        if (t < b.c.npieces && b.at.sends) {
             s.oneshot_send(t);
+            mark(b, PEER_MARK_SENT, t);
+        }
         if (t == 0 && !advance(b))
             return;
         if (t > 0 && b.at.works && !step_ended(b.c.npieces, s.oneshot_reduce(t - 1)))
             return;
     }
+    mark(b, PEER_MARK_END);
 }
 
 template <class MySteps>
 PEER_FN void twoshot(Block &b, MySteps &s)
 {
+    mark(b, PEER_MARK_BEGIN);
     enter(b);
     for (uint32_t t = 0; t <= b.c.npieces + 1; t++) {
-        if (t < b.c.npieces && b.at.sends)
+        if (t < b.c.npieces && b.at.sends) {
             s.scatter(t);
+            mark(b, PEER_MARK_SENT, t);
+        }
         if (t == 0 && !advance(b))
             return;
         if (!b.at.works)
             continue;
         if (t >= 1 && t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
             return;
+        mark(b, PEER_MARK_REDUCED, t - 1);
         if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
             return;
     }
+    mark(b, PEER_MARK_END);
 }
 
 /* As twoshot; the sends of step 1 wait for others, so the state moves on before them. */

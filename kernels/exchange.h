@@ -310,6 +310,7 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
     {
         if (!Base::wait_received(p))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         for (uint32_t i = 0; i < x.nrecv; i++) {
             const PeerShare s = Base::received(i);
             const char *from = Base::from(s, p);
@@ -325,6 +326,7 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
     {
         if (!Base::wait_received(p))
             return false;
+        mark(b, PEER_MARK_ARRIVED, p);
         auto from = [&](uint32_t r) { return share_at<Kind>(b, x, s, b.c.rank, r, p); };
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
@@ -342,10 +344,12 @@ PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
 {
     const uint32_t npieces = steps.x.npieces;
     const bool arrive = (b.c.arrive || (b.c.small && b.last)) && b.at.block == 0;
+    mark(b, PEER_MARK_BEGIN);
     enter(b);
     if (arrive)
         announce(b);
     steps.send(0);
+    mark(b, PEER_MARK_SENT);
     if (!advance(b))
         return;
     for (uint32_t p = 0; p < npieces; p++) {
@@ -362,6 +366,7 @@ PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
     }
     if (arrive)
         wait_announced(b);
+    mark(b, PEER_MARK_END);
 }
 
 template <class T, uint32_t PROTOCOL, class Kind>

@@ -197,6 +197,17 @@ struct peer_exchange {
     uint64_t recv_at[PEER_MAX_PEERS], recv_count[PEER_MAX_PEERS];
 };
 
+/* The times of a call that block 0 marks, if it is asked to: when it began; when this rank's data of the first piece
+ * were sent; under flag, when the peers' had arrived; in twoshot, when the own part was reduced and sent; the end. */
+enum peer_mark {
+    PEER_MARK_BEGIN,
+    PEER_MARK_SENT,
+    PEER_MARK_ARRIVED,
+    PEER_MARK_REDUCED,
+    PEER_MARK_END,
+    PEER_N_MARKS
+};
+
 struct peer_call {
     /* what */
     const void *sendbuf;
@@ -251,6 +262,7 @@ struct peer_call {
     struct peer_pace *pace;               /* host device */
     struct peer_control *control;         /* as the kernels reach it */
     const struct peer_exchange *exchange; /* of PEER_KERNEL_MOVE and _COMBINE, in host memory */
+    uint64_t *marks;                      /* PEER_N_MARKS times in ns, or NULL: nobody asks */
     char *slab[PEER_MAX_PEERS];           /* rank r's slab as mapped here */
 };
 

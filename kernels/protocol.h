@@ -102,6 +102,15 @@ PEER_FN bool advance(const Block &b)
     return !b.stopped;
 }
 
+/* Piece p has come to a point whose time is asked for, of the first piece alone. In a split call the sending block has
+ * the first two. */
+PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
+{
+    if (b.c.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0 &&
+        (which <= PEER_MARK_SENT ? b.at.sends : b.at.works))
+        b.c.marks[which] = now_ns();
+}
+
 /* ---- Waits ---------------------------------------------------------------------------------------------- */
 
 /* Ends this rank's part in the communicator. Threads may do this at the same time: they write the same. */

@@ -139,3 +139,18 @@ AC_DEFUN([PEER_CHECK_NCCL], [
     AM_CONDITIONAL([HAVE_NCCL], [test "$peer_have_nccl" = yes])
     AC_SUBST([with_nccl])
 ])
+
+# PEER_CHECK_NVTX, after PEER_CHECK_CUDA, defines HAVE_NVTX if ranges for profilers are asked for.
+AC_DEFUN([PEER_CHECK_NVTX], [
+    AC_ARG_ENABLE([nvtx],
+        [AS_HELP_STRING([--enable-nvtx], [show the calls to profilers such as Nsight Systems, by NVTX ranges])],
+        [], [enable_nvtx=no])
+    AS_IF([test "$enable_nvtx" != no], [
+        peer_save_CPPFLAGS=$CPPFLAGS
+        CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS"
+        AC_CHECK_HEADER([nvtx3/nvToolsExt.h], [],
+            [AC_MSG_ERROR([--enable-nvtx: nvtx3/nvToolsExt.h was not found; it comes with CUDA, see --with-cuda])])
+        CPPFLAGS=$peer_save_CPPFLAGS
+        AC_DEFINE([HAVE_NVTX], [1], [Define if calls are NVTX ranges.])
+    ])
+])

@@ -54,6 +54,11 @@ static int mpi_barrier(struct peer_bootstrap *boot)
     return mpi_error("MPI_Barrier", MPI_Barrier(comm_of(boot)));
 }
 
+static int mpi_bcast(struct peer_bootstrap *boot, void *data, size_t bytes)
+{
+    return mpi_error("MPI_Bcast", MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, comm_of(boot)));
+}
+
 static void mpi_destroy(struct peer_bootstrap *boot)
 {
     if (boot == NULL)
@@ -90,6 +95,7 @@ int peer_bootstrap_mpi_create(MPI_Comm mpi_comm, struct peer_bootstrap **out)
     boot->base.alltoall = mpi_alltoall;
     boot->base.alltoallv = mpi_alltoallv;
     boot->base.barrier = mpi_barrier;
+    boot->base.bcast = mpi_bcast;
     boot->base.destroy = mpi_destroy;
     status = mpi_error("MPI_Comm_dup", MPI_Comm_dup(mpi_comm, &boot->comm));
     if (status != PEER_SUCCESS) {

@@ -1,6 +1,8 @@
 /* The life of a call: from a request to a plan, to what the kernels are told, to its launch on the path that
  * serves. */
+#include "config.h"
 #include "internal.h"
+#include "nvtx.h"
 
 #include <string.h>
 
@@ -57,9 +59,9 @@ static void remember(struct peer_comm *comm, const struct peer_request *q)
 
 /* ---- What the kernels are told ------------------------------------------------------------------------------- */
 
-static void set_plan(struct peer_comm *comm, const struct peer_request *q)
+struct peer_query peer_query_of(const struct peer_comm *comm, const struct peer_request *q)
 {
-    struct peer_query query = {
+    return (struct peer_query){
         .collective = q->collective,
         .nbytes = peer_request_largest(q, comm->size) * peer_datatype_bytes(q->datatype),
         .nranks = (uint32_t)comm->size,
@@ -74,11 +76,12 @@ static void set_plan(struct peer_comm *comm, const struct peer_request *q)
         .direction = comm->config.direction,
         .blocks = comm->config.blocks,
         .threads = comm->config.threads,
+        .rows = comm->table.rows,
+        .nrows = comm->table.nrows,
         .pieces = comm->config.pieces,
         .model_rows = comm->model_rows,
         .nmodel_rows = comm->nmodel_rows,
     };
-    comm->last.plan = peer_select(&query);
 }
 
 static int too_many_pieces(const struct peer_request *q)
@@ -246,9 +249,10 @@ static bool is_exchange(const struct peer_request *q, const struct peer_plan *pl
 
 static int plan_call(struct peer_comm *comm, const struct peer_request *q)
 {
+    const struct peer_query query = peer_query_of(comm, q);
     struct peer_last_call *last = &comm->last;
     int status = PEER_SUCCESS;
-    set_plan(comm, q);
+    last->plan = peer_select(&query);
     remember(comm, q);
     if (last->plan.path != PEER_PATH_PEER)
         return PEER_SUCCESS;
@@ -300,6 +304,9 @@ static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
     call->recvbuf = q->recvbuf;
     call->align = common_alignment(q->sendbuf, q->recvbuf, comm->last.offsets);
     call->unit = unit_of(comm, q);
+    call->marks = comm->marks;
+    if (comm->marks != NULL)
+        comm->marks += PEER_N_MARKS;
     status = comm->device.ops->launch(&comm->device, call, q->stream);
     if (status != PEER_SUCCESS)
         return peer_fault_break(comm, status);
@@ -426,7 +433,7 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
 }
 
-int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
+static int run(struct peer_comm *comm, const struct peer_request *q)
 {
     int status = peer_comm_check(comm);
     if (status != PEER_SUCCESS)
@@ -443,5 +450,14 @@ int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
         status = launch(comm, q);
     if (status == PEER_SUCCESS)
         status = comm->device.ops->followed(&comm->device, q->stream);
+    return status;
+}
+
+int peer_request_run(struct peer_comm *comm, const struct peer_request *q)
+{
+    int status;
+    PEER_RANGE_BEGIN(peer_collective_name(q->collective));
+    status = run(comm, q);
+    PEER_RANGE_END();
     return status;
 }

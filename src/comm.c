@@ -108,6 +108,15 @@ static int read_settings(struct peer_comm *comm, const struct origin *origin)
     return peer_vote(comm->boot, status);
 }
 
+static int load_table(struct peer_comm *comm, const struct origin *origin)
+{
+    const struct peer_table *parent = origin->parent != NULL ? &origin->parent->table : NULL;
+    int status = peer_table_load(comm->boot, comm->config.table, parent, &comm->table);
+    if (status == PEER_SUCCESS && comm->table.nrows > 0 && comm->rank == 0)
+        peer_log(PEER_LOG_INFO, "PEER_TABLE has %zu rows", comm->table.nrows);
+    return status;
+}
+
 static const struct peer_device_ops *cuda_ops(void)
 {
 #ifdef HAVE_CUDA
@@ -333,6 +342,7 @@ static void destroy(struct peer_comm *comm, bool together)
     }
     if (comm->boot != NULL)
         comm->boot->destroy(comm->boot);
+    peer_table_free(&comm->table);
     free(comm->staging);
     free(comm->model_rows);
     free(comm->ids);
@@ -389,6 +399,8 @@ static int build(struct peer_comm *comm, const struct origin *origin)
     status = peer_vote(comm->boot, status);
     if (status == PEER_SUCCESS)
         status = read_settings(comm, origin);
+    if (status == PEER_SUCCESS)
+        status = load_table(comm, origin);
     if (status == PEER_SUCCESS)
         status = exchange_identities(comm);
     if (status == PEER_SUCCESS)

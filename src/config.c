@@ -88,6 +88,9 @@ static const struct row rows[] = {
      "threads of a block; auto: by size and ranks"},
     {"PEER_PIECES", "auto", AUTO, NUMBER(pieces, 1, PEER_MAX_PIECES, 1),
      "pieces that an all-reduce is cut into at least, so that they overlap; auto: by size and ranks"},
+    {"PEER_TABLE", "", PER_RANK, TEXT(table, "path of a file"),
+     "rows that selection looks at before its own, as peer_perf --tune writes them; rank 0's file serves "
+     "all"},
     {"PEER_STAGING_BYTES", "auto", UNITS | AUTO, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
      "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M in a "
      "GPU's "

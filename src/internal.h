@@ -90,8 +90,9 @@ struct peer_config {
     uint32_t pieces;        /* 0: auto */
     uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
-    char nccl[256]; /* "auto", "off" or a path */
-    uint32_t log;   /* enum peer_log_level */
+    char table[256]; /* "": none */
+    char nccl[256];  /* "auto", "off" or a path */
+    uint32_t log;    /* enum peer_log_level */
     char log_file[256];
     uint32_t probe; /* enum peer_probe_choice */
     struct peer_probe_fault probe_fault;
@@ -184,20 +185,38 @@ struct peer_plan {
     uint32_t blocks;
     uint32_t threads;
     uint32_t pieces;
-    const char *reason; /* static text: the row, or why not the peer path */
+    const char *reason; /* static text: whose row, or why not the peer path */
+};
+
+/* PEER_TABLE's. */
+struct peer_table {
+    struct peer_row *rows; /* NULL: none */
+    size_t nrows;
 };
 
 struct peer_plan peer_select(const struct peer_query *query);
+bool peer_collective_has_twoshot(uint32_t collective);
 const char *peer_collective_name(uint32_t collective);
 /* "ipc oneshot.line 14x256", "nccl", ... into text; transport is the peer path's name. */
 void peer_plan_text(const struct peer_plan *plan, const char *transport, char *text, size_t text_bytes);
 const char *peer_link_name(enum peer_link link);
-/* The row that a query falls in, or "none"; every built-in row. For peer_info. */
+/* The row that a query falls in, or "none"; PEER_TABLE's rows and every built-in one. For peer_info. */
 void peer_select_print_row(FILE *to, const struct peer_query *query);
-void peer_select_print(FILE *to);
+void peer_select_print(FILE *to, const struct peer_table *table);
 /* A row as one line of text, of which PEER_TABLE's files are made, and back: false with the reason in `why`. */
 void peer_row_text(const struct peer_row *row, char *text, size_t text_bytes);
 bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes);
+
+/* ---- table.c: PEER_TABLE ----------------------------------------------------------------------------------- */
+
+struct peer_bootstrap;
+
+/* A file's rows; PEER_ERR_SETTING names what is wrong, file and line. */
+int peer_table_read(const char *file, struct peer_table *table);
+/* Collective: gives all ranks those of rank 0, from its file ("": none) or, if there is one, the parent's. */
+int peer_table_load(struct peer_bootstrap *boot, const char *file, const struct peer_table *parent,
+                    struct peer_table *table);
+void peer_table_free(struct peer_table *table);
 
 /* ---- bootstrap.c: the ranks before there is a peer path --------------------------------------------------- */
 
@@ -205,6 +224,8 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
 struct peer_bootstrap {
     int (*allgather)(struct peer_bootstrap *boot, const void *mine, void *all, size_t bytes_each);
     int (*barrier)(struct peer_bootstrap *boot);
+    /* From rank 0. */
+    int (*bcast)(struct peer_bootstrap *boot, void *data, size_t bytes);
     /* Bytes to and from every rank, for the MPI fallback: all-to-all of bytes_each. */
     int (*alltoall)(struct peer_bootstrap *boot, const void *send, void *recv, size_t bytes_each);
     /* Of counts[r] bytes, block r being `apart` bytes from the one before. */
@@ -431,6 +452,7 @@ struct peer_comm {
     struct peer_identity *ids; /* of all ranks */
     struct peer_device device;
     struct peer_peers peers;
+    struct peer_table table;     /* rows that come before the built-in ones */
     struct peer_figures figures; /* of the peer path */
     struct peer_matrices matrices;
     char passed_over[1024]; /* what would have served rather, and why it can't; "": nothing */
@@ -451,7 +473,12 @@ struct peer_comm {
     volatile int aborted;   /* by PEER_Comm_abort, from any thread */
     char status_text[512];
     struct peer_last_call last;
+    uint64_t
+        *marks; /* for peer_perf: where the next kernel's times go, and after them the next one's; or NULL */
 };
+
+/* What selection is asked for a call; call.c, and for peer_perf. */
+struct peer_query peer_query_of(const struct peer_comm *comm, const struct peer_request *q);
 
 /* ---- transport*.c, probe.c, fault.c ----------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * reading them is pure, so all ranks choose alike. */
 #include "internal.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,7 @@ static const struct peer_row *row_among(const struct peer_row *among, size_t n,
 static const struct peer_row *row_of(const struct peer_query *query, const char **reason)
 {
     const struct peer_row *row = row_among(query->rows, query->nrows, query);
-    *reason = "the table";
+    *reason = "PEER_TABLE";
     if (row == NULL) {
         row = row_among(query->model_rows, query->nmodel_rows, query);
         *reason = row != NULL ? "the model" : "the table";
@@ -145,7 +146,7 @@ static uint32_t at_most(uint32_t value, uint32_t most)
     return value < most ? value : most;
 }
 
-static bool has_twoshot(uint32_t collective)
+bool peer_collective_has_twoshot(uint32_t collective)
 {
     return collective == PEER_COLL_ALLREDUCE || in_set(WHOLE, collective);
 }
@@ -161,7 +162,7 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
 {
     struct peer_plan plan = {.path = PEER_PATH_PEER, .reason = reason};
     plan.algorithm = row->algorithm;
-    if (has_twoshot(query->collective))
+    if (peer_collective_has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
     plan.protocol = choose(query->protocol, row->protocol);
     if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
@@ -280,16 +281,25 @@ static bool parse_way(const char *text, struct peer_row *row)
 
 static bool parse_grid(const char *text, struct peer_row *row)
 {
-    int end = 0;
+    int end = 0, more = 0;
     row->pieces = 1;
     if (sscanf(text, "%ux%u%n", &row->blocks, &row->threads, &end) != 2)
         return false;
-    if (text[end] == '/' && sscanf(text + end, "/%u%n", &row->pieces, &(int){0}) != 1)
+    if (text[end] == '/' && sscanf(text + end, "/%u%n", &row->pieces, &more) != 1)
         return false;
-    return row->blocks >= 1 && row->blocks <= PEER_MAX_BLOCKS && row->pieces >= 1 &&
-           row->pieces <= PEER_MAX_PIECES &&
-           (row->threads == 1 ||
-            (row->threads % 32 == 0 && row->threads > 0 && row->threads <= PEER_MAX_THREADS));
+    if (text[end + more] != '\0' || row->blocks < 1 || row->blocks > PEER_MAX_BLOCKS || row->pieces < 1 ||
+        row->pieces > PEER_MAX_PIECES)
+        return false;
+    if (row->link == PEER_LINK_HOST)
+        return row->threads == 1;
+    return row->threads % 32 == 0 && row->threads > 0 && row->threads <= PEER_MAX_THREADS;
+}
+
+static bool parse_ranks(const char *text, struct peer_row *row)
+{
+    int end = 0;
+    return sscanf(text, "%u-%u%n", &row->min_ranks, &row->max_ranks, &end) == 2 && text[end] == '\0' &&
+           row->min_ranks <= row->max_ranks;
 }
 
 static bool parse_bytes_field(const char *text, uint64_t *bytes)
@@ -299,7 +309,7 @@ static bool parse_bytes_field(const char *text, uint64_t *bytes)
     if (strcmp(text, "any") == 0)
         return true;
     *bytes = strtoull(text, &end, 10);
-    return end != text && *end == '\0';
+    return isdigit((unsigned char)text[0]) && *end == '\0';
 }
 
 static uint32_t parse_set(const char *text)
@@ -310,15 +320,22 @@ static uint32_t parse_set(const char *text)
     return name_index(collective_names, PEER_N_COLLECTIVES, text, strlen(text));
 }
 
+/* Whether every collective of a set has a twoshot form. */
+static bool set_has_twoshot(uint32_t set)
+{
+    return set == WHOLE || (set < PEER_N_COLLECTIVES && peer_collective_has_twoshot(set));
+}
+
 bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t why_bytes)
 {
-    char link[16], collective[32], ranks[16], bytes[24], way[48], grid[32] = "";
-    int fields = sscanf(text, "%15s %31s %15s %23s %47s %31s", link, collective, ranks, bytes, way, grid);
+    char link[16], collective[32], ranks[16], bytes[24], way[48], grid[32] = "", more[2];
+    int fields =
+        sscanf(text, "%15s %31s %15s %23s %47s %31s %1s", link, collective, ranks, bytes, way, grid, more);
     const char *what = NULL;
     memset(row, 0, sizeof *row);
-    if (fields < 5) {
-        snprintf(why, why_bytes, "it has %d fields; LINK COLLECTIVE RANKS BYTES ALGORITHM GRID are wanted",
-                 fields);
+    if (fields < 5 || fields > 6) {
+        snprintf(why, why_bytes, "it has %s fields; LINK COLLECTIVE RANKS BYTES ALGORITHM GRID are wanted",
+                 fields < 5 ? "too few" : "too many");
         return false;
     }
     row->link = name_index(link_names, PEER_N_LINKS, link, strlen(link));
@@ -328,16 +345,21 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
         what = "LINK is none of host, local, wire, shm";
     else if (row->collective == PEER_N_COLLECTIVES && strcmp(collective, set_name(EVERY)) != 0)
         what = "COLLECTIVE is none that `peer_info --table' shows";
-    else if (sscanf(ranks, "%u-%u", &row->min_ranks, &row->max_ranks) != 2 || row->min_ranks > row->max_ranks)
+    else if (!parse_ranks(ranks, row))
         what = "RANKS is no range as 2-4";
     else if (!parse_bytes_field(bytes, &row->max_bytes))
         what = "BYTES is neither a number nor any";
     else if (row->path == PEER_PATH_PEER && !parse_way(way, row))
         what = "ALGORITHM is neither nccl nor as twoshot.flag or twoshot.flag.pull";
+    else if (row->path == PEER_PATH_PEER && row->algorithm == PEER_ALGO_TWOSHOT &&
+             !set_has_twoshot(row->collective))
+        what = "twoshot is for allreduce, reduce and bcast";
+    else if (row->path == PEER_PATH_NCCL && fields == 6)
+        what = "nccl has no GRID";
     else if (row->path == PEER_PATH_PEER && !parse_grid(grid, row))
-        what = "GRID is not BLOCKSxTHREADS or BLOCKSxTHREADS/PIECES, with up to 64 blocks, and 1 or a "
-               "multiple of "
-               "32 up to 512 threads";
+        what =
+            "GRID is not BLOCKSxTHREADS or BLOCKSxTHREADS/PIECES, with up to 64 blocks, and on link host 1 "
+            "thread, else a multiple of 32 up to 512";
     if (what != NULL)
         snprintf(why, why_bytes, "%s", what);
     return what == NULL;
@@ -353,13 +375,21 @@ void peer_select_print_row(FILE *to, const struct peer_query *query)
     fprintf(to, "%s", text);
 }
 
-void peer_select_print(FILE *to)
+static void print_rows(FILE *to, const struct peer_row *first, size_t n)
 {
-    fprintf(to, "%-5s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
-            "blocks x threads, at most / pieces, at least");
-    for (size_t i = 0; i < ROWS; i++) {
+    for (size_t i = 0; i < n; i++) {
         char text[128];
-        peer_row_text(&rows[i], text, sizeof text);
+        peer_row_text(&first[i], text, sizeof text);
         fprintf(to, "%s\n", text);
     }
+}
+
+void peer_select_print(FILE *to, const struct peer_table *table)
+{
+    fprintf(to, "#%-4s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
+            "blocks x threads, at most / pieces, at least");
+    print_rows(to, table->rows, table->nrows);
+    if (table->nrows > 0)
+        fprintf(to, "# built in\n");
+    print_rows(to, rows, ROWS);
 }

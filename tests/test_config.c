@@ -68,6 +68,7 @@ static const struct {
     {"PEER_BLOCKS", "blocks", "auto", "3", true},
     {"PEER_THREADS", "threads", "auto", "64", true},
     {"PEER_PIECES", "pieces", "auto", "4", true},
+    {"PEER_TABLE", "table", "", "/etc/peercoll.table", false},
     {"PEER_STAGING_BYTES", "staging_bytes", "auto", "1M", true},
     {"PEER_TIMEOUT_MS", "timeout_ms", "30000", "5", false},
     {"PEER_NCCL", "nccl", "auto", "off", false},

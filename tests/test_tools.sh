@@ -6,92 +6,24 @@
 set -u
 sources=$(cd "$(dirname "$0")/.." && pwd)
 . "$sources/tests/mpirun.sh"
-mpi_setup || exit 1
-
+. "$sources/tests/tools.sh"
 info=src/tools/peer_info
-perf=src/tools/peer_perf
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-out=$folder/out
-err=$folder/err
-failures=0
-
-complain() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    echo "  stdout:" && tail -n 20 "$out" | sed 's/^/    /'
-    echo "  stderr:" && tail -n 20 "$err" | sed 's/^/    /'
-}
-
-# The command ends with status 0 and prints something that holds each pattern.
-good() { # PATTERN... -- COMMAND...
-    patterns=
-    while [ "$1" != -- ]; do
-        patterns="$patterns$1
-"
-        shift
-    done
-    shift
-    if ! "$@" >"$out" 2>"$err" </dev/null; then
-        complain "$* ended with an error"
-        return
-    fi
-    while read -r pattern; do
-        if [ -n "$pattern" ] && ! grep -q -e "$pattern" "$out"; then
-            complain "$* printed nothing like: $pattern"
-        fi
-    done <<END
-$patterns
-END
-}
-
-# The command ends with an error and says on stderr something that holds the pattern, COUNT times.
-bad() { # COUNT PATTERN COMMAND...
-    count=$1
-    pattern=$2
-    shift 2
-    if "$@" >"$out" 2>"$err" </dev/null; then
-        complain "$* ended without an error"
-    elif [ "$(grep -c -e "$pattern" "$err")" -ne "$count" ]; then
-        complain "$* did not say $count times: $pattern"
-    fi
-}
-
-ranks() { # N COMMAND...
-    # shellcheck disable=SC2086 # mpirun and its switches
-    $MPI_LAUNCH "$@"
-}
-
-# peer_perf on 2 ranks, few calls: short, and times don't matter here.
-ranks2() { # COLLECTIVE OPTIONS...
-    ranks 2 "$perf" "$@" -n 10 -w 1 -N 2
-}
-
-# The rows of the last output: how many, of 13 columns as nccl-tests', nothing wrong, times there. Roots are -1, or
-# what is given; of the collective that has one buffer the times in place are not there.
-rows() { # HOW-MANY [ROOTS] [one-buffer]
-    if ! awk -v want="$1" -v roots="${2:--1}" -v step="${3:+8}" '
-        /^#/ || NF == 0 { next }
-        {
-            n++
-            if (NF < 15) { print "line " NR " has " NF " columns"; bad = 1 }
-            if (index(" " roots " ", " " $5 " ") == 0) { print "line " NR ": root " $5; bad = 1 }
-            if ($1 % $2 != 0) { print "line " NR ": size " $1 ", count " $2; bad = 1 }
-            for (i = 6; i <= 10; i += (step ? step : 4)) {
-                if ($i + 0 <= 0) { print "line " NR ": time " $i; bad = 1 }
-                if ($(i + 3) != "0") { print "line " NR ": #wrong " $(i + 3); bad = 1 }
-            }
-        }
-        END { if (n != want) { print n " rows, not " want; bad = 1 }; exit bad }' "$out"; then
-        complain "the table above"
-    fi
-}
 
 test_info() {
     good '^peercoll [0-9]' 'MPI' 'CUDA' 'NCCL' 'CPU kernels' '^GPUs' -- "$info"
     good '^PEER_DEVICE' '^PEER_TIMEOUT_MS' -- "$info" --settings
     good '^host *allreduce' '^wire *barrier' -- "$info" --table
     good '^host.*ipc [a-z]*[.][a-z]* ' '^wire.*nccl' '^host.* mpi ' -- "$info" --select allreduce 43008 bf16 8
+    echo 'wire allreduce 8-8 65536 twoshot.ll 7x96' >"$folder/table"
+    good '^wire.*ipc twoshot.ll 7x96 *row: wire .*  of PEER_TABLE .*/table$' -- \
+        env PEER_TABLE="$folder/table" "$info" --select allreduce 43008 bf16 8
+    good "^# PEER_TABLE $folder/table" '^wire *allreduce *8-8 *65536 *twoshot.ll *7x96$' '^host *allreduce' -- \
+        env PEER_TABLE="$folder/table" "$info" --table
+    cp "$out" "$folder/all"
+    good '^host *allreduce' -- env PEER_TABLE="$folder/all" "$info" --table
+    echo 'wire allreduce 8-8 64K nccl' >"$folder/table"
+    bad 1 'table, line 1: BYTES' env PEER_TABLE="$folder/table" "$info" --table
+    bad 1 'table, line 1: BYTES' env PEER_TABLE="$folder/table" "$info" --select allreduce 8 fp32 2
     good '^local.*self' -- "$info" --select barrier 0 int32 1
     good '^peer_info (peercoll) [0-9]' -- "$info" --version
     good '--select' -- "$info" -h
@@ -174,8 +106,4 @@ test_info
 test_perf_tables
 test_perf_collectives
 test_perf_errors
-if [ "$failures" -gt 0 ]; then
-    echo "$failures checks failed"
-    exit 1
-fi
-echo "all good"
+end_checks

@@ -223,7 +223,8 @@ static const char *yes_no(bool known, bool value)
     return !known ? "-" : value ? "yes" : "no";
 }
 
-static void print_plan(const struct peer_query *query)
+/* Prints it with where its row comes from; `table`: the file of PEER_TABLE. */
+static void print_plan(const struct peer_query *query, const char *table)
 {
     struct peer_plan plan = peer_select(query);
     char text[64];
@@ -235,32 +236,42 @@ static void print_plan(const struct peer_query *query)
     if (plan.path == PEER_PATH_PEER) {
         printf("row: ");
         peer_select_print_row(stdout, query);
-        printf("\n");
     } else {
-        printf("%s\n", plan.reason);
+        printf("%s", plan.reason);
     }
+    if (strcmp(plan.reason, "PEER_TABLE") == 0)
+        printf("%s%s", plan.path == PEER_PATH_PEER ? "  of PEER_TABLE " : " ", table);
+    printf("\n");
 }
 
 /* For each link, whatever the peer path's probe and the search for NCCL may come to. */
-static void print_plans(struct peer_query query)
+static void print_plans(struct peer_query query, const char *table)
 {
     printf("%-6s %-5s %-5s %-5s  %-25s %s\n", "link", "peers", "lines", "NCCL", "plan", "from");
-    for (int link = PEER_LINK_HOST; link <= PEER_LINK_WIRE; link++) {
+    for (int link = PEER_LINK_HOST; link < PEER_N_LINKS; link++) {
         query.link = (enum peer_link)link;
         query.nccl_ok = link != PEER_LINK_HOST;
         query.peer_ok = query.line_ok = true;
-        print_plan(&query);
+        print_plan(&query, table);
         query.line_ok = false;
-        print_plan(&query);
+        print_plan(&query, table);
         query.peer_ok = false;
-        print_plan(&query);
+        print_plan(&query, table);
         if (query.nccl_ok) {
             query.nccl_ok = false;
-            print_plan(&query);
+            print_plan(&query, table);
         }
     }
-    printf("link: the CPU's memory, one GPU that the ranks share, a GPU for each rank on PCIe\n"
+    printf("link: the CPU's memory, one GPU that the ranks share, a GPU for each rank on PCIe, host memory\n"
            "peers: they map each other's memory; lines: 16 bytes arrive whole; NCCL: it serves the ranks\n");
+}
+
+/* The settings, and the rows of PEER_TABLE; false with the reason in PEER_Last_error(). */
+static bool load_table(struct peer_config *config, struct peer_table *table)
+{
+    *table = (struct peer_table){NULL, 0};
+    return peer_config_load(config, NULL) == PEER_SUCCESS &&
+           (config->table[0] == '\0' || peer_table_read(config->table, table) == PEER_SUCCESS);
 }
 
 #define LIST_TYPE(name, bytes, text) " " text
@@ -268,12 +279,13 @@ static void print_plans(struct peer_query query)
 static int show_select(char *const words[SELECT_WORDS])
 {
     struct peer_config config;
+    struct peer_table table;
     struct peer_query query = {.max_blocks = PEER_MAX_BLOCKS,
                                .max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS};
     uint32_t collective = 0, datatype = 0;
     size_t bytes, ranks;
 
-    if (peer_config_load(&config, NULL) != PEER_SUCCESS)
+    if (!load_table(&config, &table))
         return complain(PEER_Last_error());
     while (collective < PEER_N_COLLECTIVES && strcmp(peer_collective_name(collective), words[0]) != 0)
         collective++;
@@ -295,8 +307,26 @@ static int show_select(char *const words[SELECT_WORDS])
     query.algorithm = config.algorithm;
     query.protocol = config.protocol;
     query.blocks = config.blocks;
+    query.direction = config.direction;
     query.threads = config.threads;
-    print_plans(query);
+    query.rows = table.rows;
+    query.nrows = table.nrows;
+    print_plans(query, config.table);
+    peer_table_free(&table);
+    return EXIT_SUCCESS;
+}
+
+static int show_table(void)
+{
+    struct peer_config config;
+    struct peer_table table;
+
+    if (!load_table(&config, &table))
+        return complain(PEER_Last_error());
+    if (config.table[0] != '\0')
+        printf("# PEER_TABLE %s, then what is built in\n", config.table);
+    peer_select_print(stdout, &table);
+    peer_table_free(&table);
     return EXIT_SUCCESS;
 }
 
@@ -452,8 +482,7 @@ int main(int argc, char **argv)
     case SHOW_SELECT:
         return show_select(options.words);
     case SHOW_TABLE:
-        peer_select_print(stdout);
-        return EXIT_SUCCESS;
+        return show_table();
     case SHOW_MODEL:
         return model_show(options.nwords, options.words);
     case SHOW_MODEL_CHECK:

@@ -153,8 +153,12 @@ static void measure(struct perf *perf, const struct perf_case *c)
 
     perf_time(perf, c, &result);
     if (result.us[PERF_OUT_OF_PLACE] < 0) {
-        if (perf->rank == 0 && !told)
-            printf("# no rows in a graph: %s\n", PEER_Last_error());
+        if (!told) {
+            char note[512];
+
+            snprintf(note, sizeof note, "no rows in a graph: %s", PEER_Last_error());
+            perf_report_note(perf, note);
+        }
         told = true;
         return;
     }
@@ -164,16 +168,35 @@ static void measure(struct perf *perf, const struct perf_case *c)
     perf_report_row(perf, c, &result);
 }
 
+/* One row, or with --phases one for each rank. */
+static void measure_mode(struct perf *perf, const struct perf_case *c)
+{
+    if (perf->options.phases)
+        perf_phases(perf, c);
+    else
+        measure(perf, c);
+}
+
 /* In a graph, and without. */
 static void measure_modes(struct perf *perf, struct perf_case *c)
 {
     if (perf->options.graph > 0) {
         c->graph = perf->options.graph;
-        measure(perf, c);
+        measure_mode(perf, c);
     }
     if (perf->options.graph == 0 || perf->bed.cuda) {
         c->graph = 0;
-        measure(perf, c);
+        measure_mode(perf, c);
+    }
+}
+
+static void measure_case(struct perf *perf, struct perf_case *c)
+{
+    if (perf->options.tune) {
+        c->graph = perf->options.graph;
+        perf_tune(perf, c);
+    } else {
+        measure_modes(perf, c);
     }
 }
 
@@ -204,7 +227,7 @@ static void measure_sizes(struct perf *perf, struct perf_case *c)
     for (size_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes = next) {
         set_size(perf, c, bytes);
         if (c->bytes != last) /* steps may be smaller than an element of each block */
-            measure_modes(perf, c);
+            measure_case(perf, c);
         last = c->bytes;
         next = options->step_bytes > 0 ? bytes + options->step_bytes : bytes * factor;
         if (next <= bytes || (options->step_bytes == 0 && next / factor != bytes))
@@ -260,7 +283,7 @@ static bool measure_all(struct perf *perf)
     bool any = false;
 
     if (perf->options.collective->send == PERF_NOTHING) {
-        measure_modes(perf, &c);
+        measure_case(perf, &c);
         return true;
     }
     for (unsigned type = 0; type < PEER_N_DATATYPES; type++) {
@@ -271,6 +294,25 @@ static bool measure_all(struct perf *perf)
     if (!any && perf->rank == 0)
         fprintf(stderr, "%s: %s\n", program_invocation_short_name, PEER_Last_error());
     return any;
+}
+
+static bool tune_all(struct perf *perf)
+{
+    if (!perf_tune_open(perf) || !measure_all(perf))
+        return false;
+    perf_tune_close(perf);
+    return true;
+}
+
+static bool run(struct perf *perf)
+{
+    bool good;
+
+    perf_report_header(perf);
+    if (perf->options.phases && !perf_phases_open(perf))
+        return false;
+    good = perf->options.tune ? tune_all(perf) : measure_all(perf);
+    return perf_report_summary(perf) && good;
 }
 
 int main(int argc, char **argv)
@@ -285,9 +327,7 @@ int main(int argc, char **argv)
     if (good && !perf_options_answer(&perf.options, perf.rank)) {
         good = open_all(&perf);
         if (good) {
-            perf_report_header(&perf);
-            good = measure_all(&perf);
-            good = perf_report_summary(&perf) && good;
+            good = perf_report_open(&perf) && run(&perf);
             close_all(&perf);
         }
     }

@@ -6,7 +6,13 @@
  *   perf_time.c         timed runs of us and of the rivals
  *   perf_check.c        are the results right?
  *   perf_numbers.c      data whose results are exact
- *   perf_report.c       what is printed */
+ *   perf_report.c       what the rows come to, and who is told of it:
+ *   perf_text.c         the table,
+ *   perf_json.c         --json, and
+ *   perf_plot.c         --plot
+ *   perf_phases.c       --phases
+ *   perf_tune.c         --tune: every way of making a call measured,
+ *   perf_rows.c         and the table of the best written */
 #ifndef PEER_TOOLS_PERF_H
 #define PEER_TOOLS_PERF_H
 
@@ -109,6 +115,8 @@ struct perf_options {
     int check; /* 0 or 1 */
     int graph; /* calls in a graph; 0: no graph; -1: the device's default */
     bool compare_nccl, compare_mpi;
+    const char *tune, *plot; /* the file to write, or NULL */
+    bool json, phases;
     bool help, usage, version;
 };
 
@@ -180,6 +188,13 @@ bool perf_runner_open(struct perf_runner *runner, struct bed *bed,
 void perf_runner_close(struct perf_runner *runner);
 /* Launches the graph, or makes the call, so many times. */
 void perf_runner_go(struct perf_runner *runner, int units);
+/* Calls of a unit. */
+int perf_runner_calls(const struct perf_runner *runner);
+/* Times one run of so many units: microseconds per call on the slowest rank. All ranks get the same number. */
+double perf_runner_us(struct perf_runner *runner, int units);
+/* Microseconds per call, roughly: of ever longer runs, each made a few times, until one takes enough_us. */
+double perf_runner_pilot(struct perf_runner *runner, double enough_us);
+double perf_median(double *us, int runs);
 
 /* Our call of a row, on this rank. */
 struct perf_call perf_call_of(const struct perf *perf, const struct perf_case *c, enum perf_place place);
@@ -205,12 +220,65 @@ struct perf_number perf_combined(PEER_Datatype datatype, PEER_Op op, int nranks,
 /* Element i of array = number / divisor, rounded as the datatype does. */
 void perf_encode(PEER_Datatype datatype, struct perf_number number, int divisor, size_t i, void *array);
 
+/* ---- Tuning --------------------------------------------------------------------------------------------- */
+
+/* Opens the file that --tune names; false after a message: all ranks alike. Prints the columns. */
+bool perf_tune_open(struct perf *perf);
+/* Measures all ways for a row's message, prints what came of it. */
+void perf_tune(struct perf *perf, const struct perf_case *c);
+/* Writes the table. */
+void perf_tune_close(struct perf *perf);
+
+/* ---- Phases --------------------------------------------------------------------------------------------- */
+
+/* Prints the columns; false after a message: all ranks alike. */
+bool perf_phases_open(const struct perf *perf);
+/* Prints where the time of such a call goes. */
+void perf_phases(struct perf *perf, const struct perf_case *c);
+
 /* ---- Reporting ------------------------------------------------------------------------------------------ */
 
-/* All ranks call these; rank 0 prints. */
+#define PERF_PLACE_BYTES 192
+#define PERF_NAME_BYTES  256
+
+/* What the rows came to so far. */
+struct perf_totals {
+    double busbw;
+    int busbw_rows;
+    long long wrong;
+    bool checked;
+    double log_ratio[2][PERF_N_RIVALS]; /* [1]: in a graph */
+    int ratios[2][PERF_N_RIVALS];
+};
+
+/* What rank 0 does with what is measured. All but row and summary may be NULL. */
+struct perf_sink {
+    bool (*open)(const struct perf *perf);                                     /* false after a message */
+    void (*header)(const struct perf *perf, char (*places)[PERF_PLACE_BYTES]); /* of all ranks */
+    void (*note)(const struct perf *perf, const char *text);
+    void (*row)(const struct perf *perf, const struct perf_case *c, const struct perf_result *result);
+    bool (*summary)(const struct perf *perf, const struct perf_totals *totals); /* false after a message */
+};
+
+extern const struct perf_sink perf_text, perf_plot;
+extern const struct perf_sink *const perf_json; /* NULL: not built in */
+
+/* For sinks. < 0: there is none. */
+double perf_algbw(const struct perf_case *c, double us);
+double perf_busbw(const struct perf *perf, const struct perf_case *c, double us);
+double perf_ratio(const struct perf_result *result, enum perf_rival rival);
+const char *perf_rival_name(enum perf_rival rival);
+bool perf_compared(const struct perf *perf, enum perf_rival rival);
+/* body(arg, key, value) for what PEER_Comm_get_info tells, but for the plan, which is a row's. */
+void perf_each_fact(PEER_Comm comm, void (*body)(void *arg, const char *key, const char *value), void *arg);
+void perf_mpi_library(char *text, size_t bytes);
+
+/* All ranks call these; rank 0 prints. open: false after a message, on all ranks alike. */
+bool perf_report_open(struct perf *perf);
+void perf_report_note(const struct perf *perf, const char *text);
 void perf_report_header(const struct perf *perf);
 void perf_report_row(const struct perf *perf, const struct perf_case *c, const struct perf_result *result);
-/* Returns whether all that was checked was right. */
+/* Returns whether all that was checked was right, and all sinks well. */
 bool perf_report_summary(const struct perf *perf);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Keys of options without a letter. */
-enum { KEY_COMPARE = 256, KEY_USAGE };
+enum { KEY_COMPARE = 256, KEY_USAGE, KEY_TUNE, KEY_JSON, KEY_PLOT, KEY_PHASES };
 
 #define LIST_TYPE(name, bytes, text) text ", "
 #define LIST_OP(name, text)          text ", "
@@ -37,10 +37,21 @@ static const struct argp_option option_table[] = {
      2},
     {"check", 'c', "0|1", 0, "Check the results of some calls besides (default 1)", 2},
     {"compare", KEY_COMPARE, "LIST", 0, "Measure these in turns with us: nccl, mpi or nccl,mpi", 2},
-    {NULL, 0, NULL, 0, "Help:", 3},
-    {"help", 'h', NULL, 0, "Print this", 3},
-    {"usage", KEY_USAGE, NULL, 0, "Print the options in short", 3},
-    {"version", 'V', NULL, 0, "Print the version", 3},
+    {NULL, 0, NULL, 0, "Instead of the table of times, or beside it:", 3},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON document, and nothing else", 3},
+    {"plot", KEY_PLOT, "FILE", 0,
+     "Draw latency and bandwidth of all that is compared into FILE, an SVG, through gnuplot", 3},
+    {"phases", KEY_PHASES, NULL, 0,
+     "Print where the time of one call goes: launch, publish, wait, reduce, gather", 3},
+    {"tune", KEY_TUNE, "FILE", 0,
+     "Measure every algorithm, protocol, direction and grid, and NCCL, and write the best for each size to "
+     "FILE, "
+     "for PEER_TABLE. Write --tune=FILE with `=', since Open MPI's mpirun takes a word --tune for its own",
+     3},
+    {NULL, 0, NULL, 0, "Help:", 4},
+    {"help", 'h', NULL, 0, "Print this", 4},
+    {"usage", KEY_USAGE, NULL, 0, "Print the options in short", 4},
+    {"version", 'V', NULL, 0, "Print the version", 4},
     {0},
 };
 
@@ -181,6 +192,28 @@ static error_t take_collective(struct argp_state *state, const char *arg, struct
     return EINVAL;
 }
 
+static bool is_one(unsigned set)
+{
+    return (set & (set - 1)) == 0;
+}
+
+/* A table is for one kind of call, and its sizes are powers. */
+static error_t finish_tune(struct argp_state *state, const struct perf_options *options)
+{
+    const char *what = !is_one(options->types)   ? "one datatype, not -d all"
+                       : !is_one(options->ops)   ? "one operation, not -o all"
+                       : options->root < 0       ? "one root, not -r -1"
+                       : options->step_bytes > 0 ? "-f, not -i"
+                       : options->compare_nccl || options->compare_mpi
+                           ? "no --compare: NCCL is among its ways"
+                       : options->json || options->plot ? "neither --json nor --plot"
+                                                        : NULL;
+    if (what == NULL)
+        return 0;
+    argp_error(state, "--tune takes %s", what);
+    return EINVAL;
+}
+
 /* What can be judged only when all is known. */
 static error_t finish(struct argp_state *state, struct perf_options *options)
 {
@@ -202,7 +235,21 @@ static error_t finish(struct argp_state *state, struct perf_options *options)
                    options->min_bytes, options->max_bytes);
         return EINVAL;
     }
-    return 0;
+    if (options->json && perf_json == NULL) {
+        argp_error(state, "--json: this program was built without jansson");
+        return EINVAL;
+    }
+    if ((options->plot || options->phases) && options->collective->send == PERF_NOTHING) {
+        argp_error(state, "%s: a %s has none", options->plot ? "--plot" : "--phases",
+                   options->collective->name);
+        return EINVAL;
+    }
+    if (options->phases &&
+        (options->tune || options->json || options->plot || options->compare_nccl || options->compare_mpi)) {
+        argp_error(state, "--phases goes with none of --tune, --json, --plot and --compare");
+        return EINVAL;
+    }
+    return options->tune ? finish_tune(state, options) : 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -224,6 +271,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return take_root(state, arg, options);
     case KEY_COMPARE:
         return take_rivals(state, arg, options);
+    case KEY_JSON:
+        options->json = true;
+        return 0;
+    case KEY_PLOT:
+        options->plot = arg;
+        return 0;
+    case KEY_PHASES:
+        options->phases = true;
+        return 0;
+    case KEY_TUNE:
+        options->tune = arg;
+        return 0;
     case 'h':
         options->help = true;
         return 0;

@@ -1,6 +1,4 @@
-/* perf_report.c: what peer_perf prints: facts, a table in nccl-tests' columns and our own behind them, a summary.
- *
- * Everything but the rows begins with `#`. The plan is the last column, since it has blanks in it. */
+/* perf_report.c: what the rows come to, and who is told of it: the sinks that options chose. */
 #include "config.h"
 #include "perf.h"
 
@@ -13,26 +11,64 @@
     #include <cuda_runtime_api.h>
 #endif
 
-#define PLACE_BYTES 192
+/* Rank 0's. */
+static struct perf_totals totals;
+static const struct perf_sink *sinks[2];
+static int nsinks;
 
-static const char *const rival_names[PERF_N_RIVALS] = {"nccl", "mpi"};
+const char *perf_rival_name(enum perf_rival rival)
+{
+    static const char *const names[PERF_N_RIVALS] = {"nccl", "mpi"};
 
-/* What the rows came to so far; rank 0's. */
-static struct {
-    double busbw;
-    int busbw_rows;
-    long long wrong;
-    bool checked;
-    double log_ratio[2][PERF_N_RIVALS]; /* [1]: in a graph */
-    int ratios[2][PERF_N_RIVALS];
-} totals;
+    return names[rival];
+}
 
-static bool compared(const struct perf *perf, enum perf_rival rival)
+bool perf_compared(const struct perf *perf, enum perf_rival rival)
 {
     return rival == PERF_NCCL ? perf->options.compare_nccl : perf->options.compare_mpi;
 }
 
-/* ---- Header --------------------------------------------------------------------------------------------- */
+void perf_each_fact(PEER_Comm comm, void (*body)(void *arg, const char *key, const char *value), void *arg)
+{
+    MPI_Info info;
+    int nkeys, found;
+    char key[MPI_MAX_INFO_KEY + 1], value[MPI_MAX_INFO_VAL + 1];
+
+    if (PEER_Comm_get_info(comm, &info) != PEER_SUCCESS)
+        perf_die("%s", PEER_Last_error());
+    MPI_Info_get_nkeys(info, &nkeys);
+    for (int i = 0; i < nkeys; i++) {
+        MPI_Info_get_nthkey(info, i, key);
+        MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
+        if (strcmp(key, "plan") != 0)
+            body(arg, key, value);
+    }
+    MPI_Info_free(&info);
+}
+
+void perf_mpi_library(char *text, size_t bytes)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+
+    MPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n\t")] = '\0';
+    snprintf(text, bytes, "%s", library);
+}
+
+bool perf_report_open(struct perf *perf)
+{
+    int good = 1;
+
+    sinks[nsinks++] = perf->options.json ? perf_json : &perf_text;
+    if (perf->options.plot)
+        sinks[nsinks++] = &perf_plot;
+    if (perf->rank == 0)
+        for (int i = 0; i < nsinks && good; i++)
+            good = sinks[i]->open == NULL || sinks[i]->open(perf);
+    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return good;
+}
 
 /* Host and processor of this rank. */
 static void describe_place(const struct perf *perf, char *text, size_t bytes)
@@ -58,196 +94,86 @@ static void describe_place(const struct perf *perf, char *text, size_t bytes)
     snprintf(text, bytes, "%.60s, CPU", host);
 }
 
-static void print_communicator(PEER_Comm comm)
-{
-    MPI_Info info;
-    int nkeys;
-    char key[MPI_MAX_INFO_KEY + 1], value[MPI_MAX_INFO_VAL + 1];
-    const char *separator = "";
-
-    if (PEER_Comm_get_info(comm, &info) != PEER_SUCCESS)
-        perf_die("%s", PEER_Last_error());
-    MPI_Info_get_nkeys(info, &nkeys);
-    printf("# ");
-    for (int i = 0; i < nkeys; i++) {
-        int found;
-
-        MPI_Info_get_nthkey(info, i, key);
-        if (strcmp(key, "plan") == 0) /* that is for the rows */
-            continue;
-        MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-        printf("%s%s: %s", separator, key, value);
-        separator = "; ";
-    }
-    printf("\n");
-    MPI_Info_free(&info);
-}
-
-static void print_measure(const struct perf *perf)
-{
-    const struct perf_options *options = &perf->options;
-    char iters[64] = "as many calls as take some 30 ms";
-
-    if (options->iters > 0)
-        snprintf(iters, sizeof iters, "%d calls", options->iters);
-    printf("# time: us per call on the slowest rank, median of %d runs of %s\n", options->runs, iters);
-    if (options->compare_nccl || options->compare_mpi)
-        printf("# ratio: their time with two buffers / ours, measured in turns on the same buffers\n");
-    if (options->compare_nccl && perf->nccl != PEER_COMM_NULL)
-        printf("# nccl: through a communicator with transport=nccl\n");
-    else if (options->compare_nccl)
-        printf("# nccl: not compared: %s\n", perf->no_nccl);
-    if (options->compare_mpi) {
-        char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-        int length;
-
-        MPI_Get_library_version(library, &length);
-        library[strcspn(library, ",\n\t")] = '\0';
-        printf("# mpi: %s%s\n", library,
-               perf->bed.cuda ? ", with a copy to pinned host memory before and one back after, no graph"
-                              : "");
-    }
-}
-
-static void print_columns(const struct perf *perf)
-{
-    printf("#\n# %12s %12s %10s %6s %5s %35s %35s\n", "", "", "", "", "", "out-of-place          ",
-           "in-place            ");
-    printf("# %12s %12s %10s %6s %5s", "size", "count", "type", "redop", "root");
-    for (int place = 0; place < PERF_N_PLACES; place++)
-        printf(" %9s %8s %8s %7s", "time", "algbw", "busbw", "#wrong");
-    printf(" %6s", "mode");
-    for (int rival = 0; rival < PERF_N_RIVALS; rival++)
-        if (compared(perf, (enum perf_rival)rival))
-            printf(" %9s %6s", rival_names[rival], "ratio");
-    printf("  plan\n");
-    printf("# %12s %12s %10s %6s %5s", "(B)", "(elements)", "", "", "");
-    for (int place = 0; place < PERF_N_PLACES; place++)
-        printf(" %9s %8s %8s %7s", "(us)", "(GB/s)", "(GB/s)", "");
-    printf(" %6s", "");
-    for (int rival = 0; rival < PERF_N_RIVALS; rival++)
-        if (compared(perf, (enum perf_rival)rival))
-            printf(" %9s %6s", rival == PERF_MPI && perf->bed.cuda ? "+copies" : "(us)", "");
-    printf("\n");
-}
-
 void perf_report_header(const struct perf *perf)
 {
-    char mine[PLACE_BYTES] = "", *all = NULL;
-    int version;
+    char mine[PERF_PLACE_BYTES] = "", (*all)[PERF_PLACE_BYTES] = NULL;
 
     describe_place(perf, mine, sizeof mine);
     if (perf->rank == 0) {
-        all = malloc((size_t)perf->size * PLACE_BYTES);
+        all = malloc((size_t)perf->size * sizeof *all);
         if (!all)
             perf_die("out of memory");
     }
-    MPI_Gather(mine, PLACE_BYTES, MPI_CHAR, all, PLACE_BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
-    if (perf->rank != 0)
-        return;
-    PEER_Get_version(&version);
-    printf("# peer_perf %d.%d.%d: %s on %d rank%s\n", version / 10000, version / 100 % 100, version % 100,
-           perf->options.collective->name, perf->size, perf->size == 1 ? "" : "s");
-    print_communicator(perf->comm);
-    for (int r = 0; r < perf->size; r++)
-        printf("# rank %d: %s\n", r, all + (size_t)r * PLACE_BYTES);
+    MPI_Gather(mine, PERF_PLACE_BYTES, MPI_CHAR, all, PERF_PLACE_BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < nsinks && perf->rank == 0; i++)
+        if (sinks[i]->header)
+            sinks[i]->header(perf, all);
     free(all);
-    print_measure(perf);
-    print_columns(perf);
-    fflush(stdout);
 }
 
-/* ---- Rows ----------------------------------------------------------------------------------------------- */
-
-/* Four digits of what is 0.07 as of what is 7000. */
-static void print_number(int width, double value)
+void perf_report_note(const struct perf *perf, const char *text)
 {
-    if (value < 0)
-        printf(" %*s", width, "-");
-    else
-        printf(" %*.*f", width, value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0, value);
+    for (int i = 0; i < nsinks && perf->rank == 0; i++)
+        if (sinks[i]->note)
+            sinks[i]->note(perf, text);
 }
 
-static void print_place(const struct perf *perf, const struct perf_case *c, double us, long long wrong)
+double perf_algbw(const struct perf_case *c, double us)
 {
-    bool bandwidth = us > 0 && c->bytes > 0;
-    double algbw = bandwidth ? (double)c->bytes / us / 1e3 : -1;
-    double busbw = bandwidth ? algbw * perf->options.collective->busbw(perf->size) : -1;
-
-    print_number(9, us);
-    print_number(8, algbw);
-    print_number(8, busbw);
-    if (wrong < 0)
-        printf(" %7s", "N/A");
-    else
-        printf(" %7lld", wrong);
-    if (bandwidth) {
-        totals.busbw += busbw;
-        totals.busbw_rows++;
-    }
-    if (wrong >= 0) {
-        totals.checked = true;
-        totals.wrong += wrong;
-    }
+    return us > 0 && c->bytes > 0 ? (double)c->bytes / us / 1e3 : -1;
 }
 
-static void print_rival(const struct perf_case *c, enum perf_rival rival, double theirs, double ours)
+double perf_busbw(const struct perf *perf, const struct perf_case *c, double us)
 {
-    double ratio = theirs > 0 && ours > 0 ? theirs / ours : -1;
+    double algbw = perf_algbw(c, us);
 
-    print_number(9, theirs);
-    if (ratio < 0) {
-        printf(" %6s", "-");
-        return;
+    return algbw < 0 ? -1 : algbw * perf->options.collective->busbw(perf->size);
+}
+
+double perf_ratio(const struct perf_result *result, enum perf_rival rival)
+{
+    double ours = result->us[PERF_OUT_OF_PLACE], theirs = result->rival_us[rival];
+
+    return theirs > 0 && ours > 0 ? theirs / ours : -1;
+}
+
+static void count(const struct perf *perf, const struct perf_case *c, const struct perf_result *result)
+{
+    for (int place = 0; place < PERF_N_PLACES; place++) {
+        double busbw = perf_busbw(perf, c, result->us[place]);
+        if (busbw >= 0) {
+            totals.busbw += busbw;
+            totals.busbw_rows++;
+        }
+        if (result->wrong[place] >= 0) {
+            totals.checked = true;
+            totals.wrong += result->wrong[place];
+        }
     }
-    printf(" %6.2f", ratio);
-    totals.log_ratio[c->graph > 0][rival] += log(ratio);
-    totals.ratios[c->graph > 0][rival]++;
+    for (int rival = 0; rival < PERF_N_RIVALS; rival++) {
+        double ratio = perf_ratio(result, (enum perf_rival)rival);
+        if (ratio > 0) {
+            totals.log_ratio[c->graph > 0][rival] += log(ratio);
+            totals.ratios[c->graph > 0][rival]++;
+        }
+    }
 }
 
 void perf_report_row(const struct perf *perf, const struct perf_case *c, const struct perf_result *result)
 {
     if (perf->rank != 0)
         return;
-    printf("  %12zu %12zu %10s %6s %5d", c->bytes, c->count,
-           c->bytes > 0 ? perf_type_name(c->datatype) : "none",
-           c->op < PEER_N_OPS ? perf_op_name(c->op) : "none", c->root);
-    for (int place = 0; place < PERF_N_PLACES; place++)
-        print_place(perf, c, result->us[place], result->wrong[place]);
-    printf(" %6s", c->graph > 0 ? "graph" : "eager");
-    for (int rival = 0; rival < PERF_N_RIVALS; rival++)
-        if (compared(perf, (enum perf_rival)rival))
-            print_rival(c, (enum perf_rival)rival, result->rival_us[rival], result->us[PERF_OUT_OF_PLACE]);
-    printf("  %s\n", result->plan[0] ? result->plan : "-");
-    fflush(stdout);
-}
-
-/* ---- Summary -------------------------------------------------------------------------------------------- */
-
-static void print_ratios(const struct perf *perf)
-{
-    static const char *const modes[] = {"eager", "graph"};
-
-    for (int rival = 0; rival < PERF_N_RIVALS; rival++)
-        for (int graph = 1; graph >= 0; graph--)
-            if (compared(perf, (enum perf_rival)rival) && totals.ratios[graph][rival] > 0)
-                printf("# Geometric mean of %s / ours, %s: %.2f (rows: %d)\n", rival_names[rival],
-                       modes[graph], exp(totals.log_ratio[graph][rival] / totals.ratios[graph][rival]),
-                       totals.ratios[graph][rival]);
+    count(perf, c, result);
+    for (int i = 0; i < nsinks; i++)
+        sinks[i]->row(perf, c, result);
 }
 
 bool perf_report_summary(const struct perf *perf)
 {
-    long long wrong;
+    int good = totals.wrong == 0;
 
-    if (perf->rank == 0) {
-        if (totals.checked)
-            printf("# Wrong elements       : %lld %s\n", totals.wrong, totals.wrong ? "FAILED" : "OK");
-        if (totals.busbw_rows > 0)
-            printf("# Avg bus bandwidth    : %g\n", totals.busbw / totals.busbw_rows);
-        print_ratios(perf);
-    }
-    wrong = totals.wrong;
-    MPI_Bcast(&wrong, 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD);
-    return wrong == 0;
+    for (int i = 0; i < nsinks && perf->rank == 0; i++)
+        good = sinks[i]->summary(perf, &totals) && good;
+    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return good;
 }

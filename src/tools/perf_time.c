@@ -60,13 +60,12 @@ void perf_runner_go(struct perf_runner *runner, int units)
         perf_die("%s", PEER_Last_error());
 }
 
-static int calls_per_unit(const struct perf_runner *runner)
+int perf_runner_calls(const struct perf_runner *runner)
 {
     return runner->graph ? runner->per_graph : 1;
 }
 
-/* Microseconds per call. */
-static double timed_run(struct perf_runner *runner, int units)
+double perf_runner_us(struct perf_runner *runner, int units)
 {
     double mine, slowest;
     int status;
@@ -79,22 +78,21 @@ static double timed_run(struct perf_runner *runner, int units)
     if (PEER_Comm_get_async_error(runner->call.comm, &status) != PEER_SUCCESS || status != PEER_SUCCESS)
         perf_die("%s", PEER_Last_error());
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return slowest / ((double)units * calls_per_unit(runner));
+    return slowest / ((double)units * perf_runner_calls(runner));
 }
 
-/* Microseconds per call, roughly. All ranks see the same. */
-static double pilot(struct perf_runner *runner)
+double perf_runner_pilot(struct perf_runner *runner, double enough_us)
 {
-    int each = calls_per_unit(runner);
+    int each = perf_runner_calls(runner);
     double best = 0;
 
     for (int units = 1; units * each < MAX_ITERS; units *= 4) {
-        best = timed_run(runner, units);
+        best = perf_runner_us(runner, units);
         for (int i = 1; i < PILOTS; i++) {
-            double us = timed_run(runner, units);
+            double us = perf_runner_us(runner, units);
             best = us < best ? us : best;
         }
-        if (best * units * each > PILOT_US)
+        if (best * units * each > enough_us)
             break;
     }
     return best;
@@ -103,13 +101,13 @@ static double pilot(struct perf_runner *runner)
 /* Warms up, and settles how much one run is: the same on all ranks. */
 static void settle(struct perf_runner *runner, const struct perf_options *options)
 {
-    int each = calls_per_unit(runner);
+    int each = perf_runner_calls(runner);
     double us, iters = options->iters;
 
     if (options->warmup > 0)
         perf_runner_go(runner, (options->warmup + each - 1) / each);
     if (options->iters == 0) {
-        us = pilot(runner);
+        us = perf_runner_pilot(runner, PILOT_US);
         iters = us > 0 ? RUN_US / us : MAX_ITERS;
         iters = iters > MAX_ITERS ? MAX_ITERS : iters < MIN_ITERS ? MIN_ITERS : iters;
     }
@@ -123,7 +121,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *us, int runs)
+double perf_median(double *us, int runs)
 {
     qsort(us, (size_t)runs, sizeof *us, compare_doubles);
     return runs % 2 ? us[runs / 2] : (us[runs / 2 - 1] + us[runs / 2]) / 2;
@@ -182,9 +180,9 @@ static void take_turns(struct perf_runner *runners, int n, const struct perf_opt
         settle(&runners[i], options);
     for (int run = 0; run < options->runs; run++)
         for (int i = 0; i < n; i++)
-            runners[i].us[run] = timed_run(&runners[i], runners[i].units);
+            runners[i].us[run] = perf_runner_us(&runners[i], runners[i].units);
     for (int i = 0; i < n; i++)
-        *us[i] = median(runners[i].us, options->runs);
+        *us[i] = perf_median(runners[i].us, options->runs);
 }
 
 /* We, and out of place the rivals. Where our calls can't be captured the times stay "none". */
