@@ -301,7 +301,7 @@ static void order_of_tables(void)
     TEST_TEXT(peer_select(&q).reason, "the model");
     q.rows = &mine;
     q.nrows = 1;
-    TEST_TEXT(peer_select(&q).reason, "the table");
+    TEST_TEXT(peer_select(&q).reason, "PEER_TABLE");
     TEST_INT(peer_select(&q).blocks, 7);
     q.nranks = 4; /* rows of 8 ranks are nothing to 4 */
     TEST_TEXT(peer_select(&q).reason, "the table");

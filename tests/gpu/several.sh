@@ -101,7 +101,7 @@ say "sweeps: $(grep -c . "$results/perf.txt") rows"
 
 for n in $ranks; do
     on "$n" mpi-examples/verify_step >>"$results/step.txt" 2>&1 || fail "verify_step on $n ranks"
-    on "$n" src/tools/peer_perf allreduce -b 8 -e 64M -d bf16 --tune "$results/table-$n.txt" >>"$results/tune.txt" 2>&1 ||
+    on "$n" src/tools/peer_perf allreduce -b 8 -e 64M -d bf16 --tune="$results/table-$n.txt" >>"$results/tune.txt" 2>&1 ||
         fail "peer_perf --tune on $n ranks"
 done
 say "steps and table: $(grep -c '^[a-z]' "$results"/table-*.txt | xargs) rows"
