@@ -452,17 +452,21 @@ PEER_FN void twoshot(Block &b, MySteps &s)
 template <class MySteps>
 PEER_FN void staged(Block &b, MySteps &s)
 {
+    mark(b, PEER_MARK_BEGIN);
     enter(b);
     if (!advance(b))
         return;
     for (uint32_t t = 0; t <= b.c.npieces + 1; t++) {
         if (t < b.c.npieces && !s.staged_scatter(t))
             return;
+        mark(b, PEER_MARK_SENT, t);
         if (t >= 1 && t <= b.c.npieces && !s.staged_reduce(t - 1))
             return;
+        mark(b, PEER_MARK_REDUCED, t - 1);
         if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
             return;
     }
+    mark(b, PEER_MARK_END);
 }
 
 template <class T, class Op, uint32_t PROTOCOL, class Kind>

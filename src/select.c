@@ -351,9 +351,12 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
         what = "BYTES is neither a number nor any";
     else if (row->path == PEER_PATH_PEER && !parse_way(way, row))
         what = "ALGORITHM is neither nccl nor as twoshot.flag or twoshot.flag.pull";
-    else if (row->path == PEER_PATH_PEER && row->algorithm == PEER_ALGO_TWOSHOT &&
+    else if (row->path == PEER_PATH_PEER && row->algorithm != PEER_ALGO_ONESHOT &&
              !set_has_twoshot(row->collective))
-        what = "twoshot is for allreduce, reduce and bcast";
+        what = "only allreduce, reduce and bcast have other algorithms than oneshot";
+    else if (row->path == PEER_PATH_PEER && row->algorithm == PEER_ALGO_STAGED &&
+             (row->protocol != PEER_PROTO_FLAG || row->direction != PEER_PUSH))
+        what = "staged is staged.flag, without pull";
     else if (row->path == PEER_PATH_NCCL && fields == 6)
         what = "nccl has no GRID";
     else if (row->path == PEER_PATH_PEER && !parse_grid(grid, row))

@@ -60,15 +60,17 @@ static void add_grids(struct peer_row row, bool pieces)
         }
 }
 
-/* Whether it differs from the others. */
+/* Whether the collective has it, and it differs from the others. */
 static bool is_way(const struct peer_comm *comm, const struct peer_request *request,
                    const struct peer_row *row)
 {
-    bool twoshot = row->algorithm == PEER_ALGO_TWOSHOT, bcast = request->collective == PEER_COLL_BCAST;
-    bool reduction =
-        request->collective == PEER_COLL_ALLREDUCE || (request->collective == PEER_COLL_REDUCE && twoshot);
+    const bool reduction = request->collective == PEER_COLL_ALLREDUCE ||
+                           (request->collective == PEER_COLL_REDUCE && row->algorithm != PEER_ALGO_ONESHOT);
 
-    if (twoshot && (!peer_collective_has_twoshot(request->collective) || (bcast && comm->size == 2)))
+    if (row->algorithm == PEER_ALGO_STAGED)
+        return reduction && row->protocol == PEER_PROTO_FLAG && row->direction == PEER_PUSH;
+    if (row->algorithm == PEER_ALGO_TWOSHOT && !reduction &&
+        !(request->collective == PEER_COLL_BCAST && comm->size > 2))
         return false;
     /* In host memory shares that differ are always pushed, see call.c. */
     return row->direction == PEER_PUSH || reduction || comm->link != PEER_LINK_SHM ||

@@ -6,8 +6,11 @@
 
 #include "internal.h"
 
-#define TUNE_MAX_SIZES 64  /* with a step factor of 2 and more, a size_t has no more */
-#define TUNE_MAX_WAYS  512 /* algorithms x protocols x directions x grids x pieces, and a pick for each size */
+#define TUNE_MAX_SIZES 64 /* with a step factor of 2 and more, a size_t has no more */
+#define TUNE_GRIDS     36 /* blocks x threads x pieces */
+/* All, NCCL, and a pick for each size. */
+#define TUNE_MAX_WAYS                                                                                        \
+    (PEER_N_ALGORITHMS * PEER_N_PROTOCOLS * PEER_N_DIRECTIONS * TUNE_GRIDS + 1 + TUNE_MAX_SIZES)
 
 /* A way is a row of a selection table, for messages of any size. */
 struct tune {
