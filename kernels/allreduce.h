@@ -69,8 +69,8 @@ PEER_FN char *packs_at(const Block &b, uint32_t reader, uint32_t writer, uint32_
     const bool pulled = Kind::PULLS && (REGION == ONE ? c.pull_one : c.pull_all);
     const uint32_t place = !pulled ? writer : REGION == ONE ? reader : 0;
     const uint64_t before = (uint64_t)place * c.stride + (REGION == ALL ? c.all_at : 0);
-    return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn + p % c.ring * c.slot_bytes +
-           before * staged;
+    return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn +
+           (p < c.ring ? p : p % PEER_RING) * c.slot_bytes + before * staged;
 }
 
 /* What the steps of every protocol need. */
@@ -115,6 +115,21 @@ struct Steps {
     PEER_FN char *from(uint32_t r, uint32_t p) const
     {
         return packs_at<REGION, Kind>(b, b.c.rank, r, p, Packs::STAGED);
+    }
+
+    /* The same as a function of the writer alone. Pushed packs are evenly apart: nothing else need be computed for
+     * each. */
+    template <Region REGION>
+    PEER_FN auto from_each(uint32_t p) const
+    {
+        char *const first = from<REGION>(0, p);
+        const uint64_t apart = (uint64_t)b.c.stride * Packs::STAGED;
+        return [=](uint32_t r) {
+            if constexpr (Kind::PULLS)
+                return from<REGION>(r, p);
+            else
+                return first + r * apart;
+        };
     }
 
     /* Peers to whom what all shall read is written: what they pull, to the first, as it were. */
@@ -164,7 +179,7 @@ struct Lines : Steps<T, Op, Packs, Kind> {
     template <Region REGION>
     PEER_FN bool reduce(const MyPack &own, uint32_t p, uint32_t j, MyPack &result)
     {
-        auto from = [&](uint32_t r) { return Base::template from<REGION>(r, p); };
+        auto from = Base::template from_each<REGION>(p);
         return Packs::reduce(b, b.c.stride, j, tag(p), own, op, from, result);
     }
 
@@ -279,7 +294,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
     PEER_FN void reduce_run(const Part &part, uint32_t p, Body body) const
     {
         const uint32_t stop = end(part), step = b.at.nthreads;
-        auto from = [&](uint32_t r) { return Base::template from<REGION>(r, p); };
+        auto from = Base::template from_each<REGION>(p);
         for (uint32_t j = begin(); j < stop; j += step)
             body(j, Packs::reduce(from, j, rank, nranks, op, [&] { return load_own(part.first + j); }));
     }

@@ -150,6 +150,20 @@ struct Exchange {
         return share_at<Kind>(b, x, s, b.c.rank, s.rank, p);
     }
 
+    /* Where the packs of piece p begin that each writer has for this rank, all shares being like s. Pushed ones are
+     * evenly apart: nothing else need be computed for each. */
+    PEER_FN auto from_each(const peer_share &s, uint32_t p) const
+    {
+        char *const first = share_at<Kind>(b, x, s, b.c.rank, 0, p);
+        const uint64_t apart = x.region_bytes * (b.c.small ? PEER_PLACES : 1);
+        return [=, &s](uint32_t r) {
+            if constexpr (Kind::PULLS)
+                return share_at<Kind>(b, x, s, b.c.rank, r, p);
+            else
+                return first + r * apart;
+        };
+    }
+
     /* Signals the receivers of shares that have a piece p: this block's packs of it are there. */
     PEER_FN void signal_sent(uint32_t p) const
     {
@@ -208,15 +222,7 @@ struct LineExchange : Exchange<T, Packs, Kind> {
     using MyPack = typename Packs::MyPack;
     using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
 
-    MyPack ahead = {}; /* this thread's first pack of the own share, on its way before all else */
-
     using Base::Base;
-
-    PEER_FN void load_ahead(const peer_share &own)
-    {
-        if (begin(own) + b.at.thread < end(own, 0))
-            ahead = load(own, 0, begin(own) + b.at.thread);
-    }
 
     /* body(share, packs, j) for this thread's part of the block's runs of piece p of all n shares, as one
      * loop: so that it takes as many threads as there are packs. share(i): the i-th; packs(s): where its packs
@@ -271,11 +277,10 @@ struct LineExchange : Exchange<T, Packs, Kind> {
     template <class Op>
     PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
     {
-        auto from = [&](uint32_t r) { return share_at<Kind>(b, x, s, b.c.rank, r, p); };
+        auto from = Base::from_each(s, p);
         for (uint32_t j = begin(s) + b.at.thread; j < end(s, p); j += b.at.nthreads) {
-            const bool first = p == 0 && j == begin(s) + b.at.thread;
             MyPack result;
-            if (!Packs::reduce(b, s.piece_packs, j, tag(p), first ? ahead : load(s, p, j), op, from, result))
+            if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
                 return false;
             Base::store_at(x.own_to, s, p, j, result);
         }
@@ -291,10 +296,6 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
     using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
 
     using Base::Base;
-
-    PEER_FN void load_ahead(const peer_share &)
-    {
-    }
 
     PEER_FN void send(uint32_t p)
     {
@@ -327,7 +328,7 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
         if (!Base::wait_received(p))
             return false;
         mark(b, PEER_MARK_ARRIVED, p);
-        auto from = [&](uint32_t r) { return share_at<Kind>(b, x, s, b.c.rank, r, p); };
+        auto from = Base::from_each(s, p);
         const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
         for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
             Base::store_at(x.own_to, s, p, j,
@@ -409,7 +410,6 @@ template <class Steps, class Op>
 PEER_FN void run_combine(Block &b, Steps steps, Op op)
 {
     const peer_exchange &x = steps.x;
-    steps.load_ahead(x.own);
     run_exchange(
         b, steps, [] {}, [&](uint32_t p) { return x.own.count == 0 || steps.combine(x.own, p, op); });
 }

@@ -208,17 +208,13 @@ enum peer_mark {
     PEER_N_MARKS
 };
 
+/* A GPU reads its kernels' parameters from constant memory, where the first touch of a line of 64 bytes costs up to
+ * 0.5 us. So what every call needs comes first and close together, the slabs behind it, and the rest last. */
 struct peer_call {
     /* what */
     const void *sendbuf;
     void *recvbuf;
     uint64_t count; /* elements */
-    uint64_t count_bytes;
-    uint32_t collective;
-    uint32_t kernel;   /* enum peer_kernel */
-    uint32_t datatype; /* PEER_Datatype */
-    uint32_t op;       /* PEER_Op */
-    uint32_t unit;     /* PEER_KERNEL_MOVE: bytes that this rank's buffers are read and written in, 4 or 1 */
     uint32_t
         align; /* largest power of two, 64 at most, that divides all that is read or written of the buffers */
     uint32_t keep; /* PEER_KERNEL_ALLREDUCE: the result is wanted on this rank */
@@ -226,44 +222,52 @@ struct peer_call {
     uint32_t rank;
     uint32_t nranks;
     /* how */
-    uint32_t algorithm;
     uint32_t protocol;
     uint32_t blocks;
-    uint32_t threads;
     uint32_t small; /* one-way, in a place of the half: a rendezvous only where the group ends */
     uint32_t
         arrive; /* the data alone are no rendezvous: block 0 signals that it is there, and waits for the others */
-    uint32_t epochs;   /* that the call takes */
-    uint32_t pulls;    /* something is pulled: */
-    uint32_t pull_one; /* PEER_KERNEL_ALLREDUCE: what one rank shall read lies with its writer; */
-    uint32_t pull_all; /* what all shall read does, once */
-    uint32_t pieces;   /* that a message is cut into at least; 0 and 1: it need not be */
+    uint32_t epochs; /* that the call takes */
     uint32_t
         split; /* the pieces have a place each, and blocks of their own send them: see kernels/allreduce.h */
     /* Geometry of PEER_KERNEL_ALLREDUCE, from peer_set_geometry. A pack is what one thread moves at a time, a piece
      * what the staging holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
     uint32_t npieces;     /* at least 1 */
     uint32_t stride;      /* packs that one writer has room for in a slot */
-    uint32_t all_at;      /* packs before those that all ranks read */
     uint64_t npacks;      /* of the whole message, the last one perhaps in part */
     uint64_t piece_packs; /* of every piece but the last */
-    uint64_t slot_bytes;  /* piece p lies in slot p % ring of the half */
+    uint64_t
+        slot_bytes; /* piece p lies in slot p of the half, or, where there are more than `ring`, p % PEER_RING */
     uint32_t ring;        /* PEER_RING, or so many as there are pieces */
+    uint32_t all_at;      /* packs before those that all ranks read */
     uint32_t turns;       /* calls of one piece take turns in so many places of the half, */
-    uint64_t turn_bytes;  /* so far apart */
     uint32_t block_packs; /* flag: packs of `stride` that one block moves */
+    uint64_t turn_bytes;  /* so far apart */
     /* where */
-    uint32_t copies;  /* of the state that the communicator's grids use: its largest grid */
-    uint32_t spin;    /* polls before a wait yields the CPU (host device) */
-    uint64_t rotate;  /* bytes of a half that calls of one piece take turns in, or 0 */
-    uint64_t staging; /* PEER_STAGING_BYTES */
-    uint64_t timeout_ns;
     struct peer_states *state;
+    uint64_t staging; /* PEER_STAGING_BYTES */
+    uint64_t *marks;  /* PEER_N_MARKS times in ns, or NULL: nobody asks */
+    uint32_t copies;  /* of the state that the communicator's grids use: its largest grid */
+    uint32_t unit;    /* PEER_KERNEL_MOVE: bytes that this rank's buffers are read and written in, 4 or 1 */
+    char *slab[PEER_MAX_PEERS]; /* rank r's slab as mapped here */
+    /* For few, for waits that get long, and for the host. */
+    uint32_t kernel;   /* enum peer_kernel */
+    uint32_t datatype; /* PEER_Datatype */
+    uint32_t op;       /* PEER_Op */
+    uint32_t algorithm;
+    uint32_t threads;
+    uint32_t pulls;    /* something is pulled: */
+    uint32_t pull_one; /* PEER_KERNEL_ALLREDUCE: what one rank shall read lies with its writer; */
+    uint32_t pull_all; /* what all shall read does, once */
+    uint32_t pieces;   /* that a message is cut into at least; 0 and 1: it need not be */
+    uint32_t spin;     /* polls before a wait yields the CPU (host device) */
+    uint32_t collective;
+    uint64_t count_bytes;
+    uint64_t rotate; /* bytes of a half that calls of one piece take turns in, or 0 */
+    uint64_t timeout_ns;
     struct peer_pace *pace;               /* host device */
     struct peer_control *control;         /* as the kernels reach it */
     const struct peer_exchange *exchange; /* of PEER_KERNEL_MOVE and _COMBINE, in host memory */
-    uint64_t *marks;                      /* PEER_N_MARKS times in ns, or NULL: nobody asks */
-    char *slab[PEER_MAX_PEERS];           /* rank r's slab as mapped here */
 };
 
 /* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way

@@ -38,8 +38,8 @@ capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u 
 # ---- Build
 
 tar xf "$tarball" -C "$work" && cd "$work"/peercoll-*/ && mkdir build && cd build || exit 2
-if ! { ../configure --with-gencode="$capability" && make -j "$(nproc)" && make -j "$(nproc)" check-gpu RUN=none; } >"$results/build.txt" 2>&1 &&
-    ! grep -q '^0 passed, 0 failed' "$results/build.txt"; then
+if ! { ../configure --with-gencode="$capability" && make -j "$(nproc)" && make -j "$(nproc)" check-gpu RUN=library; } \
+    >"$results/build.txt" 2>&1; then
     tail -n 30 "$results/build.txt"
     exit 1
 fi
