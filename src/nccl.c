@@ -80,9 +80,9 @@ static int check_sharing(const struct peer_comm *comm, const struct peer_nccl *n
     if (nccl->version >= SHARED_GPU_VERSION || peer_topology_sharers(comm->ids, comm->size) == 1)
         return PEER_SUCCESS;
     return peer_error(PEER_ERR_UNSUPPORTED,
-                      "ranks share a GPU, which NCCL %d refuses (2.30.3 and later accept it with "
+                      "ranks share a GPU, which NCCL %d.%d.%d refuses (2.30.3 and later accept it with "
                       "NCCL_MULTI_RANK_GPU_ENABLE=1)",
-                      nccl->version);
+                      nccl->version / 10000, nccl->version / 100 % 100, nccl->version % 100);
 }
 
 static int connect_ranks(struct peer_comm *comm, struct peer_nccl *nccl)

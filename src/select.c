@@ -76,7 +76,7 @@ static const struct peer_row rows[] = {
     /* Host memory behind PCIe, which carries some 39 GB/s each way at once. A flag is waited for at the price of a
      * round trip, a line at the price of reading it over and over, by which many readers keep each other from
      * reading what has come: so two pieces, of which half of the blocks read. Measured on an H200. */
-    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 16, 256, 1),
+    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 32, 128, 1),
     PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, 2 * KIB, ONESHOT, LINE, 16, 128, 1),
     PIECES(SHM, PEER_COLL_ALLREDUCE, 3, 16, 64 * KIB, TWOSHOT, LINE, 32, 256, 2),
     PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512, 8),
