@@ -219,7 +219,9 @@ PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag, Meanw
 /* Called by all threads, and all get the same answer. */
 PEER_FN bool wait_one(Block &b, uint32_t phase, uint32_t r, uint32_t tag)
 {
-    return block_all(b.at.thread != 0 || wait_flag(b, phase, r, tag, [] {}));
+    const bool ok = block_all(b.at.thread != 0 || wait_flag(b, phase, r, tag, [] {}));
+    b.since = 0; /* the next wait has a time limit of its own: there may be many in a call */
+    return ok;
 }
 
 /* Waits until the same block of every peer has signalled the tag; meanwhile(r) at each look at r's flag. Called by all

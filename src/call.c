@@ -96,8 +96,12 @@ static int too_many_pieces(const struct peer_request *q)
 /* Half of the blocks send, where the pieces allow it: then blocks are those of either kind. */
 static void split(struct peer_call *call)
 {
-    call->split = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
-                  call->algorithm != PEER_ALGO_STAGED;
+    call->split =
+        call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
+        call->algorithm != PEER_ALGO_STAGED &&
+        /* In place, who overwrites must know that its own rank's data have been read: by an own flag, or
+                   * since the result depends on their having been sent. */
+        (call->algorithm == PEER_ALGO_TWOSHOT || call->protocol == PEER_PROTO_FLAG);
     if (!call->split)
         return;
     call->blocks /= 2;

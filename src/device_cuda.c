@@ -215,8 +215,11 @@ static int cuda_host_register(struct peer_device *device, void *base, size_t byt
 {
     cudaError_t code = cudaHostRegister(base, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     (void)device;
-    if (code == cudaSuccess)
+    if (code == cudaSuccess) {
         code = cudaHostGetDevicePointer(there, base, 0);
+        if (code != cudaSuccess)
+            (void)cudaHostUnregister(base);
+    }
     return cuda_error("cudaHostRegister", code);
 }
 

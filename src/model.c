@@ -314,6 +314,8 @@ static bool allowed(const struct peer_machine *m, enum peer_collective collectiv
         return way->protocol == PEER_PROTO_FLAG && way->direction == PEER_PUSH;
     if (way->direction == PEER_PUSH && m->figures.push_collapsed)
         return false;
+    if (way->direction == PEER_PULL && way->protocol == PEER_PROTO_LINE && m->link == PEER_LINK_WIRE)
+        return false; /* see select.c */
     return way->pieces == 1 || cut;
 }
 

@@ -52,6 +52,7 @@ static const struct peer_row rows[] = {
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 1024 * KIB, ONESHOT, FLAG, 64, 512),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 96 * KIB, ONESHOT, LINE, 32, 256),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 640 * KIB, ONESHOT, FLAG, 32, 512),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 4 * KIB, ONESHOT, LL, 16, 128),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, ONESHOT, LINE, 16, 256),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, TWOSHOT, LINE, 16, 512),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
@@ -157,6 +158,12 @@ static uint32_t choose(uint32_t forced, uint32_t row)
     return forced != PEER_CHOICE_AUTO ? forced : row;
 }
 
+/* The probe sees whether lines tear that are pushed; what is loaded from another GPU it does not see. */
+static bool line_serves(const struct peer_query *query, uint32_t direction)
+{
+    return query->line_ok && (query->link != PEER_LINK_WIRE || direction == PEER_PUSH);
+}
+
 static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row,
                                      const char *reason)
 {
@@ -165,9 +172,9 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     if (peer_collective_has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
     plan.protocol = choose(query->protocol, row->protocol);
-    if (plan.protocol == PEER_PROTO_LINE && !query->line_ok)
-        plan.protocol = PEER_PROTO_LL;
     plan.direction = choose(query->direction, row->direction);
+    if (plan.protocol == PEER_PROTO_LINE && !line_serves(query, plan.direction))
+        plan.protocol = PEER_PROTO_LL;
     if (plan.algorithm == PEER_ALGO_STAGED) { /* it has one form */
         plan.protocol = PEER_PROTO_FLAG;
         plan.direction = PEER_PUSH;

@@ -103,6 +103,15 @@ static int prove(struct peer_comm *comm, char *why, size_t why_bytes)
     return status;
 }
 
+/* If one rank fails, all do. Then not every rank has the control segment, and none may wait in it for another. */
+static int open_together(struct peer_comm *comm, const struct offer *offers)
+{
+    int status = peer_vote(comm->boot, open_peers(comm, offers));
+    if (status != PEER_SUCCESS)
+        comm->peers.control = NULL;
+    return status;
+}
+
 /* What joins the ranks, and the staging that suits it. */
 static void settle(struct peer_comm *comm, const struct peer_transport *transport)
 {
@@ -129,7 +138,7 @@ int peer_transport_create(struct peer_comm *comm, const struct peer_transport *t
     if (status == PEER_SUCCESS)
         status = comm->boot->allgather(comm->boot, &mine, all, sizeof mine);
     if (status == PEER_SUCCESS)
-        status = peer_vote(comm->boot, open_peers(comm, all));
+        status = open_together(comm, all);
     peers->transport->slab_settled(&comm->device, &peers->slab[comm->rank]);
     peer_device_host.ipc->slab_settled(NULL, &peers->control_segment);
     if (status == PEER_SUCCESS)

@@ -217,7 +217,10 @@ static void check_pick(const struct peer_machine *m, int collective, uint64_t by
     for (size_t w = 0; w < nways; w++) {
         const bool whole = ways[w].pieces == 1 || collective == PEER_COLL_ALLREDUCE ||
                            (collective == PEER_COLL_REDUCE && ways[w].algorithm == PEER_ALGO_TWOSHOT);
-        const bool allowed = whole && (ways[w].direction == PEER_PULL || !m->figures.push_collapsed);
+        const bool proved = m->link != PEER_LINK_WIRE || ways[w].direction == PEER_PUSH ||
+                            ways[w].protocol != PEER_PROTO_LINE;
+        const bool allowed =
+            whole && proved && (ways[w].direction == PEER_PULL || !m->figures.push_collapsed);
         if (ways[w].path == PEER_PATH_PEER && allowed)
             TEST_TRUE(peer_model_us(m, (enum peer_collective)collective, &mine, bytes) <=
                       peer_model_us(m, (enum peer_collective)collective, &ways[w], bytes));

@@ -29,6 +29,8 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
         TEST_TRUE(plan->protocol != PEER_PROTO_LINE);
     if (plan->algorithm == PEER_ALGO_STAGED)
         TEST_TRUE(plan->protocol == PEER_PROTO_FLAG && plan->direction == PEER_PUSH);
+    else if (q->protocol == PEER_PROTO_LINE && q->link == PEER_LINK_WIRE && plan->direction == PEER_PULL)
+        TEST_INT(plan->protocol, PEER_PROTO_LL);
     else if (q->protocol != PEER_CHOICE_AUTO && (q->line_ok || q->protocol != PEER_PROTO_LINE))
         TEST_INT(plan->protocol, q->protocol);
     if (q->blocks != 0)
