@@ -94,23 +94,26 @@ const void *kernel_of(const peer_call &c)
     return kernel;
 }
 
-/* body(kernel) for every kernel of the collectives; some come more than once. */
+/* body(kernel) for every kernel of the collectives; those that datatypes share come more than once. */
 template <class Body>
 void on_every_kernel(Body body)
 {
-    const uint32_t kernels[] = {PEER_KERNEL_BARRIER, PEER_KERNEL_ALLREDUCE, PEER_KERNEL_MOVE,
-                                PEER_KERNEL_COMBINE};
     peer_call c = {};
-    for (uint32_t kernel : kernels)
-        for (c.unit = 1; c.unit <= 4; c.unit += 3)
-            for (c.algorithm = 0; c.algorithm < PEER_N_ALGORITHMS; c.algorithm++)
-                for (c.protocol = 0; c.protocol < PEER_N_PROTOCOLS; c.protocol++)
-                    for (c.datatype = 0; c.datatype < PEER_N_DATATYPES; c.datatype++)
-                        for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++)
-                            for (c.pulls = 0; c.pulls < 2; c.pulls++) {
-                                c.kernel = kernel;
-                                body(kernel_of(c));
-                            }
+    body((const void *)barrier_kernel);
+    for (c.protocol = 0; c.protocol < PEER_N_PROTOCOLS; c.protocol++)
+        for (c.pulls = 0; c.pulls < 2; c.pulls++) {
+            c.kernel = PEER_KERNEL_MOVE;
+            for (c.unit = 1; c.unit <= 4; c.unit += 3)
+                body(kernel_of(c));
+            for (c.datatype = 0; c.datatype < PEER_N_DATATYPES; c.datatype++)
+                for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++) {
+                    c.kernel = PEER_KERNEL_COMBINE;
+                    body(kernel_of(c));
+                    c.kernel = PEER_KERNEL_ALLREDUCE;
+                    for (c.algorithm = 0; c.algorithm < PEER_N_ALGORITHMS; c.algorithm++)
+                        body(kernel_of(c));
+                }
+        }
 }
 
 /* The most blocks of the largest size that fit on a multiprocessor, or an error; loads the kernel. */

@@ -41,12 +41,6 @@ int PEER_Comm_get_async_error(PEER_Comm comm, int *async)
     return PEER_SUCCESS;
 }
 
-/* NCCL counts as we do: major*10000 + minor*100 + patch. */
-static void version_text(int version, char *text, size_t text_bytes)
-{
-    snprintf(text, text_bytes, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-}
-
 int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
 {
     char nodes[16], memory[32], create[32], plan[64] = "", nccl[256];
@@ -59,7 +53,7 @@ int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used)
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)peer_transport_memory(comm));
     snprintf(create, sizeof create, "%llu", (unsigned long long)comm->create_ms);
     if (comm->nccl != NULL)
-        version_text(peer_nccl_version(comm->nccl), nccl, sizeof nccl);
+        peer_version_text(peer_nccl_version(comm->nccl), nccl, sizeof nccl);
     else
         snprintf(nccl, sizeof nccl, "none: %.240s", comm->nccl_reason);
     if (comm->last.valid)

@@ -104,6 +104,16 @@ void peer_figures_settle(struct peer_figures *figures, const struct peer_matrice
         link != PEER_LINK_HOST && figures->all_store_gbs < figures->all_load_gbs * PUSH_LEAST;
 }
 
+const struct peer_figure_name peer_figure_names[PEER_N_FIGURES] = {
+    {"flag_us", offsetof(struct peer_figures, flag_us)},
+    {"store_gbs", offsetof(struct peer_figures, store_gbs)},
+    {"load_gbs", offsetof(struct peer_figures, load_gbs)},
+    {"all_store_gbs", offsetof(struct peer_figures, all_store_gbs)},
+    {"all_load_gbs", offsetof(struct peer_figures, all_load_gbs)},
+    {"ring_store_gbs", offsetof(struct peer_figures, ring_store_gbs)},
+    {"staged_store_gbs", offsetof(struct peer_figures, staged_store_gbs)},
+};
+
 void peer_figures_text(const struct peer_figures *f, char *text, size_t text_bytes)
 {
     if (!f->known)

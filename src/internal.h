@@ -19,6 +19,8 @@
 int peer_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *peer_status_name(int status);
 const char *PEER_Last_error(void); /* as in peercoll.h, for files that need no MPI */
+/* "2.28.3" of major*10000 + minor*100 + patch, as we and NCCL count. */
+void peer_version_text(int version, char *text, size_t text_bytes);
 const char *peer_datatype_name(uint32_t datatype);
 const char *peer_op_name(uint32_t op);
 /* 0 for what is no datatype. */
@@ -351,6 +353,14 @@ struct peer_matrices {
     float load_gbs[PEER_MAX_PEERS][PEER_MAX_PEERS];
     float flag_us[PEER_MAX_PEERS][PEER_MAX_PEERS];
 };
+
+/* The figures by name; every one is a double. */
+struct peer_figure_name {
+    const char *name;
+    size_t offset; /* in struct peer_figures */
+};
+#define PEER_N_FIGURES 7
+extern const struct peer_figure_name peer_figure_names[PEER_N_FIGURES];
 
 /* What peer_info and the log say of them. */
 void peer_figures_text(const struct peer_figures *figures, char *text, size_t text_bytes);

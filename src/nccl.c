@@ -77,12 +77,14 @@ static int load(struct peer_nccl *nccl, const char *path)
 /* NCCL before SHARED_GPU_VERSION refuses such ranks, after a second or so. */
 static int check_sharing(const struct peer_comm *comm, const struct peer_nccl *nccl)
 {
+    char version[32];
     if (nccl->version >= SHARED_GPU_VERSION || peer_topology_sharers(comm->ids, comm->size) == 1)
         return PEER_SUCCESS;
+    peer_version_text(nccl->version, version, sizeof version);
     return peer_error(PEER_ERR_UNSUPPORTED,
-                      "ranks share a GPU, which NCCL %d.%d.%d refuses (2.30.3 and later accept it with "
+                      "ranks share a GPU, which NCCL %s refuses (2.30.3 and later accept it with "
                       "NCCL_MULTI_RANK_GPU_ENABLE=1)",
-                      nccl->version / 10000, nccl->version / 100 % 100, nccl->version % 100);
+                      version);
 }
 
 static int connect_ranks(struct peer_comm *comm, struct peer_nccl *nccl)

@@ -21,26 +21,12 @@
 static const struct {
     const char *name;
     size_t offset;
-} figure_rows[] = {
-    {"flag_us", offsetof(struct peer_figures, flag_us)},
-    {"store_gbs", offsetof(struct peer_figures, store_gbs)},
-    {"load_gbs", offsetof(struct peer_figures, load_gbs)},
-    {"all_store_gbs", offsetof(struct peer_figures, all_store_gbs)},
-    {"all_load_gbs", offsetof(struct peer_figures, all_load_gbs)},
-    {"ring_store_gbs", offsetof(struct peer_figures, ring_store_gbs)},
-    {"staged_store_gbs", offsetof(struct peer_figures, staged_store_gbs)},
-};
-
-static const struct {
-    const char *name;
-    size_t offset;
 } matrix_rows[] = {
     {"store", offsetof(struct peer_matrices, store_gbs)},
     {"load", offsetof(struct peer_matrices, load_gbs)},
     {"flag", offsetof(struct peer_matrices, flag_us)},
 };
 
-#define N_FIGURES  (sizeof figure_rows / sizeof figure_rows[0])
 #define N_MATRICES (sizeof matrix_rows / sizeof matrix_rows[0])
 
 /* ---- What the figures are of ------------------------------------------------------------------------------- */
@@ -142,9 +128,9 @@ static bool read_figures(FILE *file, const char *key, int size, struct peer_figu
                          struct peer_matrices *matrices)
 {
     bool ok = line_is(file, FORMAT) && line_is(file, key);
-    for (size_t i = 0; i < N_FIGURES && ok; i++) {
-        double *value = (double *)((char *)figures + figure_rows[i].offset);
-        ok = read_name(file, figure_rows[i].name) && read_number(file, value) && *value > 0;
+    for (size_t i = 0; i < PEER_N_FIGURES && ok; i++) {
+        double *value = (double *)((char *)figures + peer_figure_names[i].offset);
+        ok = read_name(file, peer_figure_names[i].name) && read_number(file, value) && *value > 0;
     }
     for (size_t i = 0; i < N_MATRICES && ok; i++)
         ok = read_matrix(file, matrix_rows[i].name, size,
@@ -186,9 +172,9 @@ static void write_number(FILE *file, double value)
 static void write_figures(FILE *file, const struct peer_comm *comm, const char *key)
 {
     fprintf(file, "%s\n%s\n", FORMAT, key);
-    for (size_t i = 0; i < N_FIGURES; i++) {
-        fprintf(file, "%s", figure_rows[i].name);
-        write_number(file, *(const double *)((const char *)&comm->figures + figure_rows[i].offset));
+    for (size_t i = 0; i < PEER_N_FIGURES; i++) {
+        fprintf(file, "%s", peer_figure_names[i].name);
+        write_number(file, *(const double *)((const char *)&comm->figures + peer_figure_names[i].offset));
         fprintf(file, "\n");
     }
     for (size_t i = 0; i < N_MATRICES; i++) {

@@ -23,18 +23,14 @@
 #define SHM   PEER_LINK_SHM
 
 /* A row of the peer kernels. */
-#define PIECES(link, set, min, max, bytes, algorithm, protocol, blocks, threads, pieces)                     \
+#define ROW(link, set, min, max, bytes, algorithm, protocol, blocks, threads, direction, pieces)             \
     {                                                                                                        \
         link, set, min, max, bytes, PEER_ALGO_##algorithm, PEER_PROTO_##protocol, blocks, threads,           \
-            PEER_PUSH, pieces, PEER_PATH_PEER                                                                \
+            PEER_##direction, pieces, PEER_PATH_PEER                                                         \
     }
-#define PUSH(link, set, min, max, bytes, algorithm, protocol, blocks, threads)                               \
-    PIECES(link, set, min, max, bytes, algorithm, protocol, blocks, threads, 1)
-#define PULL(link, set, min, max, bytes, algorithm, protocol, blocks, threads, pieces)                       \
-    {                                                                                                        \
-        link, set, min, max, bytes, PEER_ALGO_##algorithm, PEER_PROTO_##protocol, blocks, threads,           \
-            PEER_PULL, pieces, PEER_PATH_PEER                                                                \
-    }
+#define PUSH(...)      ROW(__VA_ARGS__, PUSH, 1)
+#define PIECES(n, ...) ROW(__VA_ARGS__, PUSH, n)
+#define PULL(n, ...)   ROW(__VA_ARGS__, PULL, n)
 
 static const struct peer_row rows[] = {
     /* Two and more ranks on two cores, see docs/results. */
@@ -77,16 +73,16 @@ static const struct peer_row rows[] = {
     /* Host memory behind PCIe, which carries some 39 GB/s each way at once. A flag is waited for at the price of a
      * round trip, a line at the price of reading it over and over, by which many readers keep each other from
      * reading what has come: so two pieces, of which half of the blocks read. Measured on an H200. */
-    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 32, 128, 1),
-    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, 2 * KIB, ONESHOT, LINE, 16, 128, 1),
-    PIECES(SHM, PEER_COLL_ALLREDUCE, 3, 16, 64 * KIB, TWOSHOT, LINE, 32, 256, 2),
-    PULL(SHM, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512, 8),
-    PULL(SHM, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512, 4),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 32, 128),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 3, 16, 2 * KIB, ONESHOT, LINE, 16, 128),
+    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 3, 16, 64 * KIB, TWOSHOT, LINE, 32, 256),
+    PULL(8, SHM, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PULL(4, SHM, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512),
     PUSH(SHM, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(SHM, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    PULL(SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256, 1),
-    PULL(SHM, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512, 1),
-    PULL(SHM, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512, 1),
+    PULL(1, SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
+    PULL(1, SHM, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
+    PULL(1, SHM, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])

@@ -50,6 +50,11 @@ const char *peer_status_name(int status)
     return "not a status";
 }
 
+void peer_version_text(int version, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
 const char *peer_datatype_name(uint32_t datatype)
 {
     switch (datatype) {

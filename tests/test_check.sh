@@ -6,21 +6,9 @@
 set -u
 sources=$(cd "$(dirname "$0")/.." && pwd)
 . "$sources/tests/mpirun.sh"
-mpi_setup || exit 1
+. "$sources/tests/tools.sh"
 
 info=src/tools/peer_info
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-out=$folder/out
-err=$folder/err
-failures=0
-
-complain() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    echo "  stdout:" && sed 's/^/    /' "$out"
-    echo "  stderr:" && tail -n 20 "$err" | sed 's/^/    /'
-}
 
 # Runs --check on 2 ranks; its exit status goes to $status.
 check() { # [VARIABLE=VALUE...] [OPTION...]
@@ -109,8 +97,4 @@ test_text
 test_no_communicator
 test_json
 test_unable
-if [ "$failures" -gt 0 ]; then
-    echo "$failures checks failed"
-    exit 1
-fi
-echo "all good"
+end_checks

@@ -38,7 +38,7 @@ int doctor_print_json(FILE *to, const struct doctor_input *in, const struct doct
     int number = 0, failed;
     json_t *document;
     PEER_Get_version(&number);
-    snprintf(version, sizeof version, "%d.%d.%d", number / 10000, number / 100 % 100, number % 100);
+    peer_version_text(number, version, sizeof version);
     doctor_verdict(report, verdict, sizeof verdict);
     document =
         json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "peercoll", version, "ranks", in->size,

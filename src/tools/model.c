@@ -17,19 +17,6 @@ static int complain(const char *text)
 
 /* ---- Figures as words ------------------------------------------------------------------------------------ */
 
-static const struct {
-    const char *name;
-    size_t offset;
-} figures[] = {
-    {"flag_us", offsetof(struct peer_figures, flag_us)},
-    {"store_gbs", offsetof(struct peer_figures, store_gbs)},
-    {"load_gbs", offsetof(struct peer_figures, load_gbs)},
-    {"all_store_gbs", offsetof(struct peer_figures, all_store_gbs)},
-    {"all_load_gbs", offsetof(struct peer_figures, all_load_gbs)},
-    {"ring_store_gbs", offsetof(struct peer_figures, ring_store_gbs)},
-    {"staged_store_gbs", offsetof(struct peer_figures, staged_store_gbs)},
-};
-
 static bool set_link(struct peer_machine *machine, const char *value)
 {
     for (uint32_t link = 0; link < PEER_N_LINKS; link++)
@@ -51,12 +38,13 @@ static bool set_count(uint32_t *count, const char *value)
 static bool set_figure(struct peer_figures *to, const char *name, size_t length, const char *value,
                        bool *known)
 {
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
-        if (strlen(figures[i].name) == length && memcmp(figures[i].name, name, length) == 0) {
+    for (size_t i = 0; i < PEER_N_FIGURES; i++)
+        if (strlen(peer_figure_names[i].name) == length &&
+            memcmp(peer_figure_names[i].name, name, length) == 0) {
             char *end;
             double number = strtod(value, &end);
             *known = true;
-            memcpy((char *)to + figures[i].offset, &number, sizeof number);
+            memcpy((char *)to + peer_figure_names[i].offset, &number, sizeof number);
             return end != value && *end == '\0' && isfinite(number) && number > 0;
         }
     *known = false;
@@ -82,8 +70,8 @@ bool model_set(struct peer_machine *machine, const char *word, char *why, size_t
         return true;
     if (!known) {
         int at = snprintf(why, why_bytes, "%s: there are link, gpu_ranks, push_collapsed", word);
-        for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
-            at += snprintf(why + at, why_bytes - (size_t)at, ", %s", figures[i].name);
+        for (size_t i = 0; i < PEER_N_FIGURES; i++)
+            at += snprintf(why + at, why_bytes - (size_t)at, ", %s", peer_figure_names[i].name);
     } else {
         snprintf(why, why_bytes,
                  "%s: a link is host, local, wire or shm, a count is 1 to %d, a figure more than 0", word,

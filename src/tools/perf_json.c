@@ -1,5 +1,6 @@
 /* perf_json.c: --json: the facts and the rows as one JSON document on standard output. What can't be had is null. */
 #include "config.h"
+#include "internal.h"
 #include "perf.h"
 
 #ifdef HAVE_JANSSON
@@ -52,8 +53,7 @@ static void begin(const struct perf *perf, char (*places)[PERF_PLACE_BYTES])
     int version;
 
     PEER_Get_version(&version);
-    snprintf(version_text, sizeof version_text, "%d.%d.%d", version / 10000, version / 100 % 100,
-             version % 100);
+    peer_version_text(version, version_text, sizeof version_text);
     for (int r = 0; r < perf->size; r++)
         json_array_append_new(ranks, json_string(places[r]));
     rows = json_array();
