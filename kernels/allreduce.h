@@ -66,7 +66,7 @@ template <Region REGION, class Kind>
 PEER_FN char *packs_at(const Block &b, uint32_t reader, uint32_t writer, uint32_t p, uint32_t staged)
 {
     const peer_call &c = b.c;
-    const bool pulled = Kind::PULLS && (REGION == ONE ? c.pull_one : c.pull_all);
+    const bool pulled = !Kind::PLAIN && (REGION == ONE ? c.pull_one : c.pull_all);
     const uint32_t place = !pulled ? writer : REGION == ONE ? reader : 0;
     const uint64_t before = (uint64_t)place * c.stride + (REGION == ALL ? c.all_at : 0);
     return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn +
@@ -125,17 +125,17 @@ struct Steps {
         char *const first = from<REGION>(0, p);
         const uint64_t apart = (uint64_t)b.c.stride * Packs::STAGED;
         return [=](uint32_t r) {
-            if constexpr (Kind::PULLS)
-                return from<REGION>(r, p);
-            else
+            if constexpr (Kind::PLAIN)
                 return first + r * apart;
+            else
+                return from<REGION>(r, p);
         };
     }
 
     /* Peers to whom what all shall read is written: what they pull, to the first, as it were. */
     PEER_FN uint32_t receivers() const
     {
-        return Kind::PULLS && b.c.pull_all ? 1 : b.c.nranks - 1;
+        return !Kind::PLAIN && b.c.pull_all ? 1 : b.c.nranks - 1;
     }
 
     /* This thread's share of its block's run of a part: packs begin(), begin() + nthreads, ... below end(part). */
@@ -311,7 +311,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
      * place. */
     PEER_FN uint32_t first() const
     {
-        return b.c.split ? 0 : 1;
+        return !Kind::PLAIN && b.c.split ? 0 : 1;
     }
 
     PEER_FN bool oneshot_reduce(uint32_t p)
@@ -427,14 +427,15 @@ PEER_FN void oneshot(Block &b, MySteps &s)
     mark(b, PEER_MARK_BEGIN);
     s.load_ahead();
     enter(b);
-    for (uint32_t t = 0; t <= b.c.npieces; t++) {
-        if (t < b.c.npieces && b.at.sends) {
-            s.oneshot_send(t);
-            mark(b, PEER_MARK_SENT, t);
-        }
-        if (t == 0 && !advance(b))
-            return;
-        if (t > 0 && b.at.works && !step_ended(b.c.npieces, s.oneshot_reduce(t - 1)))
+    if (b.at.sends)
+        s.oneshot_send(0);
+    mark(b, PEER_MARK_SENT);
+    if (!advance(b))
+        return;
+    for (uint32_t p = 0; p < b.c.npieces; p++) {
+        if (p + 1 < b.c.npieces && b.at.sends)
+            s.oneshot_send(p + 1);
+        if (b.at.works && !step_ended(b.c.npieces, s.oneshot_reduce(p)))
             return;
     }
     mark(b, PEER_MARK_END);
@@ -445,16 +446,17 @@ PEER_FN void twoshot(Block &b, MySteps &s)
 {
     mark(b, PEER_MARK_BEGIN);
     enter(b);
-    for (uint32_t t = 0; t <= b.c.npieces + 1; t++) {
-        if (t < b.c.npieces && b.at.sends) {
+    if (b.at.sends)
+        s.scatter(0);
+    mark(b, PEER_MARK_SENT);
+    if (!advance(b))
+        return;
+    for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
+        if (t < b.c.npieces && b.at.sends)
             s.scatter(t);
-            mark(b, PEER_MARK_SENT, t);
-        }
-        if (t == 0 && !advance(b))
-            return;
         if (!b.at.works)
             continue;
-        if (t >= 1 && t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
+        if (t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
             return;
         mark(b, PEER_MARK_REDUCED, t - 1);
         if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
@@ -506,15 +508,14 @@ PEER_FN void run(Block &b, MySteps steps)
         staged(b, steps);
 }
 
-/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler; PULLS: something
- * may be pulled. */
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PULLS>
+/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler; PLAIN: see KindOf. */
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PLAIN>
 PEER_FN void allreduce(Block &b, Op op)
 {
     constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
     const peer_call &c = b.c;
     look(b);
-    with_kind<Op::HOT, PULLS>(
+    with_kind<Op::HOT, PLAIN>(
         c.align >= ChunkOf<BYTES>::VALUE && c.npacks * (BYTES / sizeof(T)) == c.count, [&](auto kind) {
             run<ALGORITHM>(b, typename StepsOf<T, Op, PROTOCOL, decltype(kind)>::Type(b, op));
         });

@@ -390,6 +390,25 @@ struct Accumulator<Cold<SIZE>, BYTES, AnyOp> {
         with_accumulator<SIZE>(op.datatype, [&](auto zero) { combine_as<decltype(zero)>(op.op, w); });
     }
 
+    PEER_FN void join(const Accumulator &next, bool first, AnyOp op)
+    {
+        if (first)
+            a = next.a;
+        else
+            with_accumulator<SIZE>(op.datatype,
+                                   [&](auto zero) { combine_as<decltype(zero)>(op.op, next.a); });
+    }
+
+    PEER_FN void save(MyPack (&x)[WIDE_BYTES / BYTES]) const
+    {
+        a.put(x);
+    }
+
+    PEER_FN void restore(const MyPack (&x)[WIDE_BYTES / BYTES])
+    {
+        a.get(x);
+    }
+
     /* As the hot pairs'. Not unrolled: the code is large, and there to be shared. */
     template <uint32_t GROUP>
     PEER_FN void combine(const MyPack (&x)[GROUP], uint32_t r0, uint32_t nranks, AnyOp op)

@@ -39,11 +39,11 @@ struct Place {
 };
 
 /* The place of the i-th block of the grid, those that send being the first. */
-PEER_BOTH Place place_of(const peer_call &c, uint32_t i, uint32_t thread, uint32_t nthreads)
+PEER_BOTH Place place_of(const peer_call &c, uint32_t i, uint32_t thread, uint32_t nthreads, bool split)
 {
-    const bool works = !c.split || i >= c.blocks;
-    return {c.split && works ? i - c.blocks : i, c.blocks, thread, nthreads, !c.split || !works, works, i,
-            c.split ? 2 * c.blocks : c.blocks};
+    const bool works = !split || i >= c.blocks;
+    return {split && works ? i - c.blocks : i, c.blocks, thread, nthreads, !split || !works, works, i,
+            split ? 2 * c.blocks : c.blocks};
 }
 
 #ifdef __CUDACC__ /* ------------------------------------------------------------------------------ CUDA form */
@@ -63,9 +63,9 @@ constexpr uint32_t REGISTER = UINT32_MAX;
 /* Peers whose data are loaded together, before the first is looked at. */
 constexpr uint32_t TOGETHER = 8;
 
-PEER_FN Place place(const peer_call &c, uint32_t)
+PEER_FN Place place(const peer_call &c, uint32_t, bool split)
 {
-    return place_of(c, blockIdx.x, threadIdx.x, blockDim.x);
+    return place_of(c, blockIdx.x, threadIdx.x, blockDim.x, split);
 }
 
 PEER_FN void block_sync()
@@ -244,9 +244,9 @@ struct Pusher {
 constexpr uint32_t PEER_VECTOR = 64; /* a cache line */
 constexpr uint32_t TOGETHER = 1;
 
-PEER_FN Place place(const peer_call &c, uint32_t block)
+PEER_FN Place place(const peer_call &c, uint32_t block, bool split)
 {
-    return place_of(c, block, 0, 1);
+    return place_of(c, block, 0, 1, split);
 }
 
 PEER_FN void block_sync()

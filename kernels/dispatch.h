@@ -8,6 +8,7 @@
 #include "barrier.h"
 #include "cold.h"
 #include "exchange.h"
+#include "island.h"
 
 /* X(datatype, C++ type) */
 #define PEER_HOT_TYPES(X)                                                                                    \
@@ -70,9 +71,21 @@ void with_algorithm(uint32_t algorithm, uint32_t protocol, Body body)
             body(Number<PEER_ALGO_ONESHOT>(), p);
         else if (algorithm == PEER_ALGO_TWOSHOT)
             body(Number<PEER_ALGO_TWOSHOT>(), p);
+        else if (algorithm == PEER_ALGO_ISLAND)
+            body(Number<PEER_ALGO_ISLAND>(), p);
         else /* it has one protocol */
             body(Number<PEER_ALGO_STAGED>(), Number<PEER_PROTO_FLAG>());
     });
+}
+
+/* One block's part in an all-reduce by any algorithm. */
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PLAIN>
+PEER_FN void any_allreduce(Block &b, Op op)
+{
+    if constexpr (ALGORITHM == PEER_ALGO_ISLAND)
+        island<T, Op, PROTOCOL>(b, op);
+    else
+        allreduce<T, Op, ALGORITHM, PROTOCOL, PLAIN>(b, op);
 }
 
 /* body(Tag<type as wide as the unit of an exchange that moves>) */

@@ -49,7 +49,7 @@ PEER_FN char *share_at(const Block &b, const peer_exchange &x, const peer_share 
                        uint32_t writer, uint32_t p)
 {
     const peer_call &c = b.c;
-    const bool pulled = Kind::PULLS && x.pull;
+    const bool pulled = !Kind::PLAIN && x.pull;
     const uint32_t region = !pulled ? writer : x.shared ? 0 : reader;
     uint64_t at = region * x.region_bytes + p % PEER_RING * x.slot_bytes;
     if (c.small)
@@ -157,10 +157,10 @@ struct Exchange {
         char *const first = share_at<Kind>(b, x, s, b.c.rank, 0, p);
         const uint64_t apart = x.region_bytes * (b.c.small ? PEER_PLACES : 1);
         return [=, &s](uint32_t r) {
-            if constexpr (Kind::PULLS)
-                return share_at<Kind>(b, x, s, b.c.rank, r, p);
-            else
+            if constexpr (Kind::PLAIN)
                 return first + r * apart;
+            else
+                return share_at<Kind>(b, x, s, b.c.rank, r, p);
         };
     }
 
@@ -395,11 +395,11 @@ PEER_FN void copy_own(const Block &b, const peer_exchange &x)
         buffers.store(to, i, count, buffers.load(at, i, count));
 }
 
-/* One block's part in an exchange that moves. T is as wide as the call's unit; PULLS: shares may be pulled. */
-template <class T, uint32_t PROTOCOL, bool PULLS>
+/* One block's part in an exchange that moves. T is as wide as the call's unit; PLAIN: see KindOf. */
+template <class T, uint32_t PROTOCOL, bool PLAIN>
 PEER_FN void move(Block &b, const peer_exchange &x)
 {
-    typename ExchangeOf<T, PROTOCOL, KindOf<false, PULLS>>::Type steps(b, x);
+    typename ExchangeOf<T, PROTOCOL, KindOf<false, PLAIN>>::Type steps(b, x);
     look(b);
     run_exchange(
         b, steps, [&] { copy_own<T>(b, x); }, [&](uint32_t p) { return steps.receive(p); });
@@ -414,12 +414,12 @@ PEER_FN void run_combine(Block &b, Steps steps, Op op)
         b, steps, [] {}, [&](uint32_t p) { return x.own.count == 0 || steps.combine(x.own, p, op); });
 }
 
-template <class T, class Op, uint32_t PROTOCOL, bool PULLS>
+template <class T, class Op, uint32_t PROTOCOL, bool PLAIN>
 PEER_FN void combine(Block &b, const peer_exchange &x, Op op)
 {
     constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
     look(b);
-    with_kind<Op::HOT, PULLS>(b.c.align >= ChunkOf<BYTES>::VALUE && x.whole, [&](auto kind) {
+    with_kind<Op::HOT, PLAIN>(b.c.align >= ChunkOf<BYTES>::VALUE && x.whole, [&](auto kind) {
         run_combine(b, typename ExchangeOf<T, PROTOCOL, decltype(kind)>::Type(b, x), op);
     });
 }

@@ -38,7 +38,8 @@ extern "C" {
 #define PEER_ALGORITHMS(X)                                                                                   \
     X(PEER_ALGO_ONESHOT, "oneshot")                                                                          \
     X(PEER_ALGO_TWOSHOT, "twoshot")                                                                          \
-    X(PEER_ALGO_STAGED, "staged")
+    X(PEER_ALGO_STAGED, "staged")                                                                            \
+    X(PEER_ALGO_ISLAND, "island")
 
 #define PEER_PROTOCOLS(X)                                                                                    \
     X(PEER_PROTO_LINE, "line")                                                                               \
@@ -208,6 +209,23 @@ enum peer_mark {
     PEER_N_MARKS
 };
 
+/* The islands of a call, see kernels/island.h. */
+struct peer_islands {
+    uint32_t n;
+    uint32_t columns;    /* ranks of the largest */
+    uint32_t near, far;  /* bit r: rank r is in this rank's island; owns a column with it in another one */
+    uint32_t far_at;     /* of a slot's places those of step 1 come first, */
+    uint32_t far_places; /* then those of step 2 */
+    uint8_t island[PEER_MAX_PEERS]; /* of rank r, */
+    uint8_t member[PEER_MAX_PEERS]; /* and its number there */
+    uint8_t size[PEER_MAX_PEERS];   /* of island k, */
+    uint8_t first[PEER_MAX_PEERS];  /* whose members are ranks[first[k]] and those that follow */
+    uint8_t ranks[PEER_MAX_PEERS];
+};
+
+/* Packs that hold the sum of one pack, for elements of so many bytes: small ones are added up in 32 bits. */
+#define PEER_SUM_WIDTH(element_bytes) ((element_bytes) < 4 ? 4 / (uint32_t)(element_bytes) : 1u)
+
 /* A GPU reads its kernels' parameters from constant memory, where the first touch of a line of 64 bytes costs up to
  * 0.5 us. So what every call needs comes first and close together, the slabs behind it, and the rest last. */
 struct peer_call {
@@ -268,6 +286,7 @@ struct peer_call {
     struct peer_pace *pace;               /* host device */
     struct peer_control *control;         /* as the kernels reach it */
     const struct peer_exchange *exchange; /* of PEER_KERNEL_MOVE and _COMBINE, in host memory */
+    struct peer_islands islands;          /* PEER_ALGO_ISLAND */
 };
 
 /* Smaller messages, in bytes, stay in one place: what they touch is in the nearest cache, and on the way
@@ -296,8 +315,43 @@ static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_
     return pack;
 }
 
+/* Sets the islands of a call whose ranks are set: island[r] is r's number, of n, and every number has a rank. */
+static inline void peer_set_islands(struct peer_call *c, const uint8_t island[PEER_MAX_PEERS], uint32_t n)
+{
+    struct peer_islands *s = &c->islands;
+    uint32_t ranks = 0, mine = island[c->rank];
+    s->n = n;
+    s->columns = s->near = s->far = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        s->first[k] = (uint8_t)ranks;
+        for (uint32_t r = 0; r < c->nranks; r++)
+            if (island[r] == k) {
+                s->island[r] = (uint8_t)k;
+                s->member[r] = (uint8_t)(ranks - s->first[k]);
+                s->ranks[ranks++] = (uint8_t)r;
+            }
+        s->size[k] = (uint8_t)(ranks - s->first[k]);
+        s->columns = s->size[k] > s->columns ? s->size[k] : s->columns;
+    }
+    for (uint32_t r = 0; r < c->nranks; r++)
+        if (island[r] == mine)
+            s->near |= 1u << r;
+        else
+            for (uint32_t j = s->member[r]; j < s->columns; j += s->size[island[r]])
+                if (j % s->size[mine] == s->member[c->rank])
+                    s->far |= 1u << r;
+    /* A rank of an island of size m owns up to ceil(columns / m) columns. */
+    s->far_at = s->far_places = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t owned = (s->columns + s->size[k] - 1) / s->size[k];
+        s->far_at = s->size[k] * owned > s->far_at ? s->size[k] * owned : s->far_at;
+        s->far_places = n * owned > s->far_places ? n * owned : s->far_places;
+    }
+}
+
 /* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece, or as many as
- * are asked for, if the half holds it, else in pieces of a quarter of the half (PEER_RING slots). */
+ * are asked for, if the half holds it, else in pieces of a quarter of the half (PEER_RING slots). The stride is 0 where the
+ * half is too small for these islands. */
 static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes, uint32_t vector_bytes)
 {
     struct peer_pack pack = peer_pack_of(c->protocol, element_bytes, vector_bytes);
@@ -306,12 +360,17 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
      * oneshot; of what is pulled by all, for the rank's own. */
     uint64_t parts = c->algorithm == PEER_ALGO_ONESHOT ? 1 : c->nranks;
     uint64_t one = c->algorithm == PEER_ALGO_ONESHOT ? 0 : c->nranks;
-    uint64_t writers = one + (c->pull_all ? 1 : c->nranks);
+    uint64_t all = c->pull_all ? 1 : c->nranks;
     uint32_t pieces = c->pieces > 1 ? c->pieces : 1;
     uint64_t half_bytes = PEER_MAIN_BYTES(c->staging, c->protocol);
-    uint64_t room = half_bytes / (writers * pack.staged);
-    uint64_t need, cut;
+    uint64_t writers, room, need, cut;
 
+    if (c->algorithm == PEER_ALGO_ISLAND) {
+        parts = all = c->islands.columns;
+        one = c->islands.far_at + c->islands.far_places * PEER_SUM_WIDTH(element_bytes);
+    }
+    writers = one + all;
+    room = half_bytes / (writers * pack.staged);
     c->npacks = (c->count + per_pack - 1) / per_pack;
     need = c->npacks > 0 ? (c->npacks + parts - 1) / parts : 1;
     c->slot_bytes = half_bytes;
@@ -328,6 +387,8 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
         cut = cut < room ? cut : room;
     }
     c->stride = (uint32_t)cut;
+    if (cut == 0)
+        return;
     c->all_at = (uint32_t)one * c->stride;
     c->piece_packs = c->stride * parts;
     c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);

@@ -9,37 +9,32 @@ namespace
 /* A kernel takes the whole call as its parameter, in constant memory; an exchange takes its shares as a second
  * one. */
 
-__device__ Block block_of(const peer_call &c)
-{
-    return {c, place(c, 0), {}, 0, false, 0, 0};
-}
-
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PULLS>
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PLAIN>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) allreduce_kernel(const __grid_constant__ peer_call c)
 {
-    Block b = block_of(c);
-    allreduce<T, Op, ALGORITHM, PROTOCOL, PULLS>(b, Op::of(c));
+    Block b = block_of(c, 0, PLAIN);
+    any_allreduce<T, Op, ALGORITHM, PROTOCOL, PLAIN>(b, Op::of(c));
 }
 
-template <class T, class Op, uint32_t PROTOCOL, bool PULLS>
+template <class T, class Op, uint32_t PROTOCOL, bool PLAIN>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     combine_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
-    Block b = block_of(c);
-    combine<T, Op, PROTOCOL, PULLS>(b, x, Op::of(c));
+    Block b = block_of(c, 0, PLAIN);
+    combine<T, Op, PROTOCOL, PLAIN>(b, x, Op::of(c));
 }
 
-template <class T, uint32_t PROTOCOL, bool PULLS>
+template <class T, uint32_t PROTOCOL, bool PLAIN>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     move_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
-    Block b = block_of(c);
-    move<T, PROTOCOL, PULLS>(b, x);
+    Block b = block_of(c, 0, PLAIN);
+    move<T, PROTOCOL, PLAIN>(b, x);
 }
 
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __grid_constant__ peer_call c)
 {
-    Block b = block_of(c);
+    Block b = block_of(c, 0, true);
     barrier(b);
 }
 
@@ -50,27 +45,35 @@ __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
         to[i] = word;
 }
 
-/* The kernel for a call that reduces. Asking whether something is pulled costs registers and code, which a hot call that
- * pushes is spared by having kernels of its own. */
-template <class T, class Op, bool PULLS>
+/* Asking whether something is pulled and the like costs time, registers and code, which plain calls are spared by having
+ * kernels of their own. */
+bool is_plain(const peer_call &c)
+{
+    return !c.pulls && !c.split && c.marks == nullptr;
+}
+
+/* The kernel for a call that reduces. */
+template <class T, class Op, bool PLAIN>
 const void *reduction_of(const peer_call &c)
 {
     const void *kernel = nullptr;
     with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
-        constexpr uint32_t PROTOCOL = decltype(p)::VALUE;
+        constexpr uint32_t PROTOCOL = decltype(p)::VALUE, ALGORITHM = decltype(a)::VALUE;
+        constexpr bool FAST =
+            PLAIN && ALGORITHM != PEER_ALGO_ISLAND; /* which is for links that take longer */
         kernel = c.kernel == PEER_KERNEL_COMBINE
-                     ? (const void *)combine_kernel<T, Op, PROTOCOL, PULLS>
-                     : (const void *)allreduce_kernel<T, Op, decltype(a)::VALUE, PROTOCOL, PULLS>;
+                     ? (const void *)combine_kernel<T, Op, PROTOCOL, PLAIN>
+                     : (const void *)allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, FAST>;
     });
     return kernel;
 }
 
-template <class T, bool PULLS>
+template <class T, bool PLAIN>
 const void *movement_of(const peer_call &c)
 {
     const void *kernel = nullptr;
     with_protocol(c.protocol,
-                  [&](auto p) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, PULLS>; });
+                  [&](auto p) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, PLAIN>; });
     return kernel;
 }
 
@@ -83,13 +86,13 @@ const void *kernel_of(const peer_call &c)
     if (c.kernel == PEER_KERNEL_MOVE)
         with_unit(c.unit, [&](auto type) {
             using T = typename decltype(type)::Type;
-            kernel = c.pulls ? movement_of<T, true>(c) : movement_of<T, false>(c);
+            kernel = is_plain(c) ? movement_of<T, true>(c) : movement_of<T, false>(c);
         });
     else
         with_reduction(c.datatype, c.op, [&](auto type, auto op) {
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
-            kernel = !Op::HOT || c.pulls ? reduction_of<T, Op, true>(c) : reduction_of<T, Op, !Op::HOT>(c);
+            kernel = Op::HOT && is_plain(c) ? reduction_of<T, Op, Op::HOT>(c) : reduction_of<T, Op, false>(c);
         });
     return kernel;
 }

@@ -9,7 +9,7 @@ template <class Body>
 void on_every_block(const peer_call &c, Body body)
 {
     for (uint32_t i = 0; i < (c.split ? 2 * c.blocks : c.blocks); i++) {
-        Block b = {c, place(c, i), {}, 0, false, 0, 0};
+        Block b = block_of(c, i, false);
         body(b);
     }
 }
@@ -20,8 +20,8 @@ void launch_allreduce(const peer_call &c)
         with_algorithm(c.algorithm, c.protocol, [&](auto algorithm, auto protocol) {
             using T = typename decltype(type)::Type;
             on_every_block(c, [&](Block &b) {
-                allreduce<T, decltype(op), decltype(algorithm)::VALUE, decltype(protocol)::VALUE, true>(b,
-                                                                                                        op);
+                any_allreduce<T, decltype(op), decltype(algorithm)::VALUE, decltype(protocol)::VALUE, false>(
+                    b, op);
             });
         });
     });
@@ -33,7 +33,7 @@ void launch_combine(const peer_call &c)
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
             on_every_block(c, [&](Block &b) {
-                combine<T, decltype(op), decltype(protocol)::VALUE, true>(b, *c.exchange, op);
+                combine<T, decltype(op), decltype(protocol)::VALUE, false>(b, *c.exchange, op);
             });
         });
     });
@@ -44,7 +44,7 @@ void launch_move(const peer_call &c)
     with_unit(c.unit, [&](auto type) {
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
-            on_every_block(c, [&](Block &b) { move<T, decltype(protocol)::VALUE, true>(b, *c.exchange); });
+            on_every_block(c, [&](Block &b) { move<T, decltype(protocol)::VALUE, false>(b, *c.exchange); });
         });
     });
 }

@@ -194,6 +194,7 @@ template <class T, uint32_t BYTES, class Op>
 struct Accumulator {
     static constexpr uint32_t N = BYTES / sizeof(T);
     using Wide = decltype(widen(T()));
+    static constexpr uint32_t WIDE_BYTES = N * sizeof(Wide);
     Wide a[N] = {};
 
     PEER_FN void start(const Pack<T, BYTES> &x, Op)
@@ -212,6 +213,25 @@ struct Accumulator {
         PEER_UNROLL
         for (uint32_t i = 0; i < N; i++)
             a[i] = op(a[i], widen(v[i]));
+    }
+
+    /* Adds another sum; the first one starts it. */
+    PEER_FN void join(const Accumulator &next, bool first, Op op)
+    {
+        PEER_UNROLL
+        for (uint32_t i = 0; i < N; i++)
+            a[i] = first ? next.a[i] : op(a[i], next.a[i]);
+    }
+
+    /* As bits, in packs, and back. */
+    PEER_FN void save(Pack<T, BYTES> (&x)[WIDE_BYTES / BYTES]) const
+    {
+        memcpy(x, a, WIDE_BYTES);
+    }
+
+    PEER_FN void restore(const Pack<T, BYTES> (&x)[WIDE_BYTES / BYTES])
+    {
+        memcpy(a, x, WIDE_BYTES);
     }
 
     /* Adds the packs of the ranks r0 .. r0+GROUP-1, as far as there are; that of rank 0 starts the sum. */

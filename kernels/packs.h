@@ -130,14 +130,13 @@ struct LinePacks {
         return ok;
     }
 
-    /* Pack j combined over all ranks, this rank's being `own`; from(r): where r's packs lie here. */
+    /* Pack j added up over n ranks, of which this is the self-th, its pack being `own`; from(r): where r's packs lie
+     * here. */
     template <class Op, class From>
-    PEER_FN static bool reduce(Block &b, uint32_t stride, uint32_t j, uint32_t tag, const MyPack &own, Op op,
-                               From from, MyPack &result)
+    PEER_FN static bool add_up(Block &b, uint32_t stride, uint32_t j, uint32_t tag, const MyPack &own,
+                               uint32_t self, uint32_t n, Op op, From from, Accumulator<T, BYTES, Op> &acc)
     {
-        const peer_call &c = b.c;
-        Accumulator<T, BYTES, Op> acc;
-        auto wanted = [&](uint32_t r) { return r < c.nranks && r != c.rank; };
+        auto wanted = [&](uint32_t r) { return r < n && r != self; };
         uint32_t r0 = 0;
         do {
             MyPack x[GROUP];
@@ -146,9 +145,21 @@ struct LinePacks {
                 x[i] = own; /* where it stays, or until the peer's is here */
             if (!pull(b, stride, r0, j, tag, wanted, from, x))
                 return false;
-            acc.combine(x, r0, c.nranks, op);
+            acc.combine(x, r0, n, op);
             r0 += GROUP;
-        } while (r0 < c.nranks);
+        } while (r0 < n);
+        return true;
+    }
+
+    /* Pack j combined over all ranks. */
+    template <class Op, class From>
+    PEER_FN static bool reduce(Block &b, uint32_t stride, uint32_t j, uint32_t tag, const MyPack &own, Op op,
+                               From from, MyPack &result)
+    {
+        const peer_call &c = b.c;
+        Accumulator<T, BYTES, Op> acc;
+        if (!add_up(b, stride, j, tag, own, c.rank, c.nranks, op, from, acc))
+            return false;
         result = acc.result(op, c.nranks);
         return true;
     }
@@ -169,23 +180,31 @@ struct FlagPacks {
         return x;
     }
 
-    /* Pack j combined over all ranks, this rank's being own(); from(r): where r's packs lie. */
+    /* Pack j added up over n ranks, of which this is the self-th, its pack being own(); from(r): where r's packs lie. */
     template <class From, class Op, class Own>
-    PEER_FN static MyPack reduce(From from, uint32_t j, uint32_t rank, uint32_t nranks, Op op, Own own)
+    PEER_FN static void add_up(From from, uint32_t j, uint32_t self, uint32_t n, Op op, Own own,
+                               Accumulator<T, BYTES, Op> &acc)
     {
-        Accumulator<T, BYTES, Op> acc;
         uint32_t r0 = 0;
         do {
             MyPack x[TOGETHER];
             PEER_UNROLL
             for (uint32_t i = 0; i < TOGETHER; i++) {
-                if (i > 0 && r0 + i >= nranks)
+                if (i > 0 && r0 + i >= n)
                     break;
-                x[i] = r0 + i == rank ? own() : load(from(r0 + i), j);
+                x[i] = r0 + i == self ? own() : load(from(r0 + i), j);
             }
-            acc.combine(x, r0, nranks, op);
+            acc.combine(x, r0, n, op);
             r0 += TOGETHER;
-        } while (r0 < nranks);
+        } while (r0 < n);
+    }
+
+    /* Pack j combined over all ranks. */
+    template <class From, class Op, class Own>
+    PEER_FN static MyPack reduce(From from, uint32_t j, uint32_t rank, uint32_t nranks, Op op, Own own)
+    {
+        Accumulator<T, BYTES, Op> acc;
+        add_up(from, j, rank, nranks, op, own, acc);
         return acc.result(op, nranks);
     }
 };
@@ -228,24 +247,25 @@ struct PacksOf<T, PEER_PROTO_LL> {
 
 /* ---- Kinds of calls ------------------------------------------------------------------------------------- */
 
-/* What the compiler knows of a call. WHOLE: see load_pack; PULLS: whether something may be pulled. */
+/* What the compiler knows of a call. WHOLE: see load_pack; PLAIN: nothing is pulled, the call is not split, and nobody
+ * asks for times. */
 template <bool W, bool P>
 struct KindOf {
     static constexpr bool WHOLE = W;
-    static constexpr bool PULLS = P;
+    static constexpr bool PLAIN = P;
 };
 
 /* body(kind). Operations that are worth it have code of their own for buffers of whole packs. */
-template <bool HOT, bool PULLS, class Body>
+template <bool HOT, bool PLAIN, class Body>
 PEER_FN void with_kind(bool whole, Body body)
 {
     if constexpr (HOT) {
         if (whole) {
-            body(KindOf<true, PULLS>());
+            body(KindOf<true, PLAIN>());
             return;
         }
     }
-    body(KindOf<false, PULLS>());
+    body(KindOf<false, PLAIN>());
 }
 
 /* ---- The user's buffers --------------------------------------------------------------------------------- */

@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(PEER_MAX_THREADS, 2)
     probe_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_probe_step step,
                  peer_probe_result *result)
 {
-    Block b = {c, place(c, 0), {step.tag, 0, 0, 0, 0}, 0, false, 0, 0};
+    Block b = block_of(c, 0, true);
+    b.state.epoch = step.tag;
     probe(b, step, Merge{result});
 }
 

@@ -25,6 +25,7 @@ struct Merge {
 
 extern "C" void peer_probe_host(const peer_call *call, const peer_probe_step *step, peer_probe_result *result)
 {
-    Block b = {*call, place(*call, 0), {step->tag, 0, 0, 0, 0}, 0, false, 0, 0};
+    Block b = block_of(*call, 0, true);
+    b.state.epoch = step->tag;
     probe(b, *step, Merge{result});
 }

@@ -68,6 +68,7 @@ struct peer_query peer_query_of(const struct peer_comm *comm, const struct peer_
         .link = comm->link,
         .peer_ok = comm->peers.ok,
         .line_ok = comm->peers.line_ok,
+        .islands = comm->grouping.n,
         .nccl_ok = comm->nccl != NULL && peer_nccl_serves(comm->nccl, q),
         .max_blocks = comm->max_blocks,
         .max_threads = comm->max_threads,
@@ -98,7 +99,7 @@ static void split(struct peer_call *call)
 {
     call->split =
         call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
-        call->algorithm != PEER_ALGO_STAGED &&
+        call->algorithm != PEER_ALGO_STAGED && call->algorithm != PEER_ALGO_ISLAND &&
         /* In place, who overwrites must know that its own rank's data have been read: by an own flag, or
                    * since the result depends on their having been sent. */
         (call->algorithm == PEER_ALGO_TWOSHOT || call->protocol == PEER_PROTO_FLAG);
@@ -117,7 +118,13 @@ static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, s
     call->pull_all = call->pulls = pull;
     call->pieces = comm->last.plan.pieces;
     call->keep = q->collective == PEER_COLL_ALLREDUCE || comm->rank == q->root;
+    if (call->algorithm == PEER_ALGO_ISLAND)
+        peer_set_islands(call, comm->grouping.island, comm->grouping.n);
     peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
+    if (call->stride == 0) { /* many islands of different sizes, and little staging */
+        call->algorithm = comm->last.plan.algorithm = PEER_ALGO_TWOSHOT;
+        peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
+    }
     split(call);
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
 }

@@ -275,6 +275,7 @@ static int make_peer_path(struct peer_comm *comm)
 static int make_model_rows(struct peer_comm *comm)
 {
     const uint32_t nranks = (uint32_t)comm->size;
+    peer_islands_settle(comm);
     if (!comm->peers.ok || !peer_model_serves(&comm->figures, comm->link, nranks))
         return PEER_SUCCESS;
     comm->nmodel_rows = peer_model_rows(&comm->figures, comm->link, nranks, NULL, 0);

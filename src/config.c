@@ -23,6 +23,7 @@ enum kind {
     KIND_PLAN,   /* "auto", ALGORITHM or ALGORITHM.PROTOCOL, into config's two fields */
     KIND_NUMBER, /* decimal or 0x..., into a uint32_t or uint64_t */
     KIND_FAULT,  /* "" or [TRANSPORT.]FAULT:PAIR, into a struct peer_probe_fault */
+    KIND_GROUPS, /* "auto", or a number for each rank, into a struct peer_grouping */
     KIND_TEXT    /* anything that the field has room for; "" only if that is the default */
 };
 
@@ -72,6 +73,7 @@ static const char *const direction_words[] = {PEER_DIRECTIONS(NAME_TEXT) NULL};
 #define WORD(f, words)            KIND_WORD, FIELD(f), words, 0, 0, 0, NULL
 #define PLAN(f)                   KIND_PLAN, FIELD(f), NULL, 0, 0, 0, NULL
 #define FAULT(f)                  KIND_FAULT, FIELD(f), NULL, 0, 0, 0, NULL
+#define GROUPS(f)                 KIND_GROUPS, FIELD(f), NULL, 0, 0, 0, NULL
 #define NUMBER(f, min, max, step) KIND_NUMBER, FIELD(f), NULL, min, max, step, NULL
 #define TEXT(f, legal)            KIND_TEXT, FIELD(f), NULL, 0, 0, 0, legal
 
@@ -88,6 +90,8 @@ static const struct row rows[] = {
      "threads of a block; auto: by size and ranks"},
     {"PEER_PIECES", "auto", AUTO, NUMBER(pieces, 1, PEER_MAX_PIECES, 1),
      "pieces that an all-reduce is cut into at least, so that they overlap; auto: by size and ranks"},
+    {"PEER_ISLANDS", "auto", 0, GROUPS(islands),
+     "the island of each rank of a communicator of so many ranks, for algorithm island; auto: as measured"},
     {"PEER_TABLE", "", PER_RANK, TEXT(table, "path of a file"),
      "rows that selection looks at before its own, as peer_perf --tune writes them; rank 0's file serves "
      "all"},
@@ -190,6 +194,30 @@ static bool parse_fault(const char *text, struct peer_probe_fault *fault)
     return true;
 }
 
+/* "auto", or numbers as in "0,0,1,1", for two ranks or more; renumbered in the order of the lowest ranks. */
+static bool parse_groups(const char *text, struct peer_grouping *groups)
+{
+    struct peer_grouping parsed = {0};
+    uint8_t number[PEER_MAX_PEERS];
+    uint32_t island;
+
+    memset(number, 0xff, sizeof number);
+    while (strcmp(text, "auto") != 0) {
+        if (parsed.nranks == PEER_MAX_PEERS || !parse_rank(&text, &island))
+            return false;
+        if (number[island] == 0xff)
+            number[island] = (uint8_t)parsed.n++;
+        parsed.island[parsed.nranks++] = number[island];
+        if (*text == '\0')
+            break;
+        if (*text++ != ',')
+            return false;
+    }
+    if (parsed.nranks != 1)
+        *groups = parsed;
+    return parsed.nranks != 1;
+}
+
 static bool parse_number(const struct row *row, const char *text, void *field)
 {
     int base = strncmp(text, "0x", 2) == 0 ? 16 : 10;
@@ -238,6 +266,8 @@ static bool parse(const struct row *row, const char *text, struct peer_config *c
         return parse_plan(text, config);
     case KIND_FAULT:
         return parse_fault(text, field);
+    case KIND_GROUPS:
+        return parse_groups(text, field);
     case KIND_NUMBER:
         return parse_number(row, text, field);
     case KIND_TEXT:
@@ -295,6 +325,10 @@ static void append_legal(char *text, const struct row *row)
         append_words(text, "", fault_words + 1);
         append(text, " with :WRITER-READER, the numbers of two ranks, or :all");
         break;
+    case KIND_GROUPS:
+        append(text, "auto, or for each of 2 to %d ranks the number of its island, below %d, as 0,0,1,1",
+               PEER_MAX_PEERS, PEER_MAX_PEERS);
+        break;
     case KIND_NUMBER:
         if (row->flags & AUTO)
             append(text, "auto|");
@@ -323,6 +357,13 @@ static void append_fault(char *text, const struct peer_probe_fault *fault)
         append(text, ":all");
 }
 
+static void append_groups(char *text, const struct peer_grouping *groups)
+{
+    append(text, "%s", groups->nranks == 0 ? "auto" : "");
+    for (uint32_t r = 0; r < groups->nranks; r++)
+        append(text, "%s%u", r > 0 ? "," : "", groups->island[r]);
+}
+
 /* The value in force, as a user would write it; different text for different values. */
 static void append_value(char *text, const struct row *row, const struct peer_config *config)
 {
@@ -342,6 +383,9 @@ static void append_value(char *text, const struct row *row, const struct peer_co
         break;
     case KIND_FAULT:
         append_fault(text, field);
+        break;
+    case KIND_GROUPS:
+        append_groups(text, field);
         break;
     case KIND_NUMBER:
         append_number(text, row,

@@ -78,19 +78,27 @@ struct peer_probe_fault {
 /* PEER_ALGORITHM=auto, in the fields of the plan that it names; "oneshot" leaves the protocol to selection. */
 #define PEER_CHOICE_AUTO UINT32_MAX
 
+/* Ranks in islands: island[r] is r's number; islands are numbered in the order of their lowest ranks. */
+struct peer_grouping {
+    uint32_t nranks; /* 0: nothing is known */
+    uint32_t n;      /* islands; 1: all ranks are in one */
+    uint8_t island[PEER_MAX_PEERS];
+};
+
 /* The most that a message is cut into to overlap. */
 #define PEER_MAX_PIECES 64
 
 struct peer_config {
-    uint32_t device;        /* enum peer_device_choice */
-    uint32_t transport;     /* enum peer_transport_choice */
-    uint32_t algorithm;     /* enum peer_algorithm, or PEER_CHOICE_AUTO */
-    uint32_t protocol;      /* enum peer_protocol, or PEER_CHOICE_AUTO */
-    uint32_t direction;     /* enum peer_direction, or PEER_CHOICE_AUTO */
-    uint32_t blocks;        /* 0: auto */
-    uint32_t threads;       /* 0: auto */
-    uint32_t pieces;        /* 0: auto */
-    uint64_t staging_bytes; /* 0: auto, which PEER_Comm_create settles */
+    uint32_t device;              /* enum peer_device_choice */
+    uint32_t transport;           /* enum peer_transport_choice */
+    uint32_t algorithm;           /* enum peer_algorithm, or PEER_CHOICE_AUTO */
+    uint32_t protocol;            /* enum peer_protocol, or PEER_CHOICE_AUTO */
+    uint32_t direction;           /* enum peer_direction, or PEER_CHOICE_AUTO */
+    uint32_t blocks;              /* 0: auto */
+    uint32_t threads;             /* 0: auto */
+    uint32_t pieces;              /* 0: auto */
+    struct peer_grouping islands; /* of communicators of so many ranks; nranks 0: auto */
+    uint64_t staging_bytes;       /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
     char table[256]; /* "": none */
     char nccl[256];  /* "auto", "off" or a path */
@@ -164,9 +172,10 @@ struct peer_query {
         nbytes; /* of the message, or of the largest block that a rank sends to another; 0 where not all know */
     uint32_t nranks;
     enum peer_link link;
-    bool peer_ok; /* the peer path passed its probe */
-    bool line_ok; /* 128-bit lines don't tear */
-    bool nccl_ok; /* there is an NCCL communicator, and it knows the datatype and operation */
+    bool peer_ok;     /* the peer path passed its probe */
+    bool line_ok;     /* 128-bit lines don't tear */
+    uint32_t islands; /* that the ranks form; 1, or 0: none are known */
+    bool nccl_ok;     /* there is an NCCL communicator, and it knows the datatype and operation */
     uint32_t
         max_blocks; /* of a grid, and of all its blocks together: what is resident on every rank at once, */
     uint32_t max_threads; /* while another communicator's call is as well */
@@ -372,6 +381,9 @@ int peer_islands(const float distance[PEER_MAX_PEERS][PEER_MAX_PEERS], int size,
                  uint8_t island[PEER_MAX_PEERS]);
 /* By the matrices of a machine: the flags' latencies if they tell, else the rates. */
 int peer_islands_measured(const struct peer_matrices *matrices, int size, uint8_t island[PEER_MAX_PEERS]);
+struct peer_comm;
+/* The islands that a communicator goes by: those of PEER_ISLANDS if it is about so many ranks, else what was measured. */
+void peer_islands_settle(struct peer_comm *comm);
 
 /* ---- request.c, check.c: what a call asks for -------------------------------------------------------------- */
 
@@ -415,7 +427,6 @@ bool peer_request_meets(const struct peer_request *q, int size);
 /* The arrays that there are, in a fixed order; returns their number. */
 int peer_request_arrays(const struct peer_request *q, const size_t *arrays[4]);
 
-struct peer_comm;
 
 /* PEER_SUCCESS, or what is wrong with the arguments; counts are checked before anything is computed from them. */
 int peer_check(struct peer_comm *comm, const struct peer_request *q);
@@ -465,6 +476,7 @@ struct peer_comm {
     struct peer_table table;     /* rows that come before the built-in ones */
     struct peer_figures figures; /* of the peer path */
     struct peer_matrices matrices;
+    struct peer_grouping grouping;
     char passed_over[1024]; /* what would have served rather, and why it can't; "": nothing */
     struct peer_nccl *nccl; /* NULL: none, see nccl_reason */
     char nccl_reason[256];

@@ -98,3 +98,18 @@ int peer_islands_measured(const struct peer_matrices *matrices, int size, uint8_
         }
     return peer_islands(slowness, size, island);
 }
+
+void peer_islands_settle(struct peer_comm *comm)
+{
+    struct peer_grouping *g = &comm->grouping;
+    if (comm->config.islands.nranks == (uint32_t)comm->size) {
+        *g = comm->config.islands;
+        return;
+    }
+    memset(g, 0, sizeof *g);
+    g->n = 1;
+    if (!comm->figures.known)
+        return;
+    g->nranks = (uint32_t)comm->size;
+    g->n = (uint32_t)peer_islands_measured(&comm->matrices, comm->size, g->island);
+}

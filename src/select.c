@@ -171,6 +171,11 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     plan.direction = choose(query->direction, row->direction);
     if (plan.protocol == PEER_PROTO_LINE && !line_serves(query, plan.direction))
         plan.protocol = PEER_PROTO_LL;
+    if (plan.algorithm == PEER_ALGO_ISLAND) {
+        plan.direction = PEER_PUSH;
+        if (query->islands < 2 || query->collective == PEER_COLL_BCAST)
+            plan.algorithm = PEER_ALGO_TWOSHOT;
+    }
     if (plan.algorithm == PEER_ALGO_STAGED) { /* it has one form */
         plan.protocol = PEER_PROTO_FLAG;
         plan.direction = PEER_PUSH;
@@ -360,6 +365,8 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
     else if (row->path == PEER_PATH_PEER && row->algorithm == PEER_ALGO_STAGED &&
              (row->protocol != PEER_PROTO_FLAG || row->direction != PEER_PUSH))
         what = "staged is staged.flag, without pull";
+    else if (row->path == PEER_PATH_PEER && row->algorithm == PEER_ALGO_ISLAND && row->direction == PEER_PULL)
+        what = "island has no pull";
     else if (row->path == PEER_PATH_NCCL && fields == 6)
         what = "nccl has no GRID";
     else if (row->path == PEER_PATH_PEER && !parse_grid(grid, row))

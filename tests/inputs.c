@@ -48,8 +48,8 @@ static void combine_chunk(struct inputs *in, PEER_Datatype type, PEER_Op op, siz
     size_t left = in->bytes / element - first;
     for (int r = 0; r < in->size; r++)
         parts[r] = input_of(in, type, r) + first * element;
-    reference_combine(type, op, parts, in->size, in->types[type].combined[op] + first * element,
-                      left < CHUNK ? left : CHUNK);
+    reference_combine_in(&in->order, type, op, parts, in->size,
+                         in->types[type].combined[op] + first * element, left < CHUNK ? left : CHUNK);
 }
 
 static const unsigned char *combined(struct inputs *in, PEER_Datatype type, PEER_Op op, size_t first,

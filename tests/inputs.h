@@ -18,10 +18,11 @@ struct inputs {
     uint64_t seed;
     int size;     /* of the group */
     size_t bytes; /* of each rank's input, of each datatype */
+    struct reference_order order;
     struct inputs_of_type types[PEER_N_DATATYPES];
 };
 
-/* Groups of other seeds have other data. */
+/* Groups of other seeds have other data. The order is rank order; it may be changed before anything is asked for. */
 void inputs_open(struct inputs *in, uint64_t seed, int size, size_t bytes);
 void inputs_close(struct inputs *in);
 

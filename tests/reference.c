@@ -151,6 +151,13 @@ void reference_fill(PEER_Datatype type, uint64_t seed, int rank, void *to, size_
 void reference_make(struct reference *ref, PEER_Datatype type, uint64_t seed, int rank, int nranks,
                     size_t count)
 {
+    const struct reference_order flat = {0};
+    reference_make_in(&flat, ref, type, seed, rank, nranks, count);
+}
+
+void reference_make_in(const struct reference_order *order, struct reference *ref, PEER_Datatype type,
+                       uint64_t seed, int rank, int nranks, size_t count)
+{
     size_t bytes = count * reference_element(type);
     void **parts = must_alloc((size_t)nranks * sizeof *parts);
     void *results[PEER_N_OPS] = {NULL};
@@ -162,7 +169,7 @@ void reference_make(struct reference *ref, PEER_Datatype type, uint64_t seed, in
     for (int op = 0; op < PEER_N_OPS; op++)
         if (reference_legal(type, (PEER_Op)op))
             results[op] = ref->result[op] = must_alloc(bytes);
-    reference_combine_all(type, (const void *const *)parts, nranks, results, count);
+    reference_combine_all(order, type, (const void *const *)parts, nranks, results, count);
     ref->input = parts[rank];
     for (int r = 0; r < nranks; r++)
         if (r != rank)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "internal.h"
 #include "peercoll.h"
 
 /* The data of one datatype for a group of ranks. */
@@ -18,8 +19,16 @@ struct reference {
     unsigned char *result[PEER_N_OPS]; /* over all ranks; NULL: not an operation of the datatype */
 };
 
+/* In what order the ranks are combined: from the lowest on in each island, then the islands from the first on. */
+struct reference_order {
+    int islands; /* up to 1: all ranks in one */
+    uint8_t island[PEER_MAX_PEERS];
+};
+
 void reference_make(struct reference *ref, PEER_Datatype type, uint64_t seed, int rank, int nranks,
                     size_t count);
+void reference_make_in(const struct reference_order *order, struct reference *ref, PEER_Datatype type,
+                       uint64_t seed, int rank, int nranks, size_t count);
 void reference_free(struct reference *ref);
 
 size_t reference_element(PEER_Datatype type);
@@ -36,6 +45,8 @@ void reference_fill(PEER_Datatype type, uint64_t seed, int rank, void *to, size_
 /* to[i] = the combination of parts[0][i] .. parts[nparts-1][i]; of one part a copy. */
 void reference_combine(PEER_Datatype type, PEER_Op op, const void *const parts[], int nparts, void *to,
                        size_t count);
+void reference_combine_in(const struct reference_order *order, PEER_Datatype type, PEER_Op op,
+                          const void *const parts[], int nparts, void *to, size_t count);
 
 /* Index of the first element whose bits differ, a NaN being equal to any NaN (of complex numbers: in the same
  * part); count if there is none. */

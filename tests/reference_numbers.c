@@ -353,19 +353,36 @@ static struct value average(struct layout l, struct value x, int n)
     return (struct value){.whole = l.is_signed ? (uint64_t)((int64_t)x.whole / n) : x.whole / (uint64_t)n};
 }
 
-static struct value combine_values(struct layout l, PEER_Op op, const struct value *parts, int nparts)
+/* *x and the part, which starts it if it is the first. */
+static void combine_one(struct layout l, PEER_Op op, bool first, struct value *x, struct value part)
 {
-    struct value x = parts[0];
-    for (int r = 1; r < nparts; r++)
-        if (l.kind == KIND_INTEGER || l.kind == KIND_LOGICAL)
-            x.whole = combine_wholes(l, op, x.whole, parts[r].whole);
-        else
-            x = combine_parts(l, op, x, parts[r]);
-    return op == PEER_AVG ? average(l, x, nparts) : x;
+    if (first)
+        *x = part;
+    else if (l.kind == KIND_INTEGER || l.kind == KIND_LOGICAL)
+        x->whole = combine_wholes(l, op, x->whole, part.whole);
+    else
+        *x = combine_parts(l, op, *x, part);
 }
 
-void reference_combine_all(PEER_Datatype type, const void *const parts[], int nparts,
-                           void *const to[PEER_N_OPS], size_t count)
+static struct value combine_values(const struct reference_order *order, struct layout l, PEER_Op op,
+                                   const struct value *parts, int nparts)
+{
+    struct value all = {0};
+    for (int island = 0; island == 0 || island < order->islands; island++) {
+        struct value x = {0};
+        bool first = true;
+        for (int r = 0; r < nparts; r++)
+            if (order->islands <= 1 || order->island[r] == island) {
+                combine_one(l, op, first, &x, parts[r]);
+                first = false;
+            }
+        combine_one(l, op, island == 0, &all, x);
+    }
+    return op == PEER_AVG ? average(l, all, nparts) : all;
+}
+
+void reference_combine_all(const struct reference_order *order, PEER_Datatype type, const void *const parts[],
+                           int nparts, void *const to[PEER_N_OPS], size_t count)
 {
     struct layout l = reference_layout(type);
     struct value values[PEER_MAX_PEERS];
@@ -377,14 +394,21 @@ void reference_combine_all(PEER_Datatype type, const void *const parts[], int np
             values[r] = get_value(type, l, parts[r], i);
         for (int op = 0; op < PEER_N_OPS; op++)
             if (to[op] != NULL)
-                put_value(type, l, to[op], i, combine_values(l, (PEER_Op)op, values, nparts));
+                put_value(type, l, to[op], i, combine_values(order, l, (PEER_Op)op, values, nparts));
     }
 }
 
 void reference_combine(PEER_Datatype type, PEER_Op op, const void *const parts[], int nparts, void *to,
                        size_t count)
 {
+    const struct reference_order flat = {0};
+    reference_combine_in(&flat, type, op, parts, nparts, to, count);
+}
+
+void reference_combine_in(const struct reference_order *order, PEER_Datatype type, PEER_Op op,
+                          const void *const parts[], int nparts, void *to, size_t count)
+{
     void *all[PEER_N_OPS] = {NULL};
     all[op] = to;
-    reference_combine_all(type, parts, nparts, all, count);
+    reference_combine_all(order, type, parts, nparts, all, count);
 }

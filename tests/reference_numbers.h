@@ -25,7 +25,7 @@ void reference_put(struct layout l, void *to, size_t i, uint64_t bits);
 uint64_t reference_most(struct layout l);
 
 /* reference_combine for each operation whose `to` is not NULL. */
-void reference_combine_all(PEER_Datatype type, const void *const parts[], int nparts,
-                           void *const to[PEER_N_OPS], size_t count);
+void reference_combine_all(const struct reference_order *order, PEER_Datatype type, const void *const parts[],
+                           int nparts, void *const to[PEER_N_OPS], size_t count);
 
 #endif

@@ -53,16 +53,10 @@ static void add_count(struct counts *counts, size_t count)
 /* A call as the library cuts it up. */
 static struct peer_call geometry(PEER_Comm comm, PEER_Datatype type, int algorithm, size_t count)
 {
-    const bool staged = algorithm == 2 * TRIAL_PUSHED, pull = !staged && algorithm >= TRIAL_PUSHED;
-    struct peer_call call = {.nranks = (uint32_t)comm->size,
-                             .algorithm = staged ? PEER_ALGO_STAGED
-                                                 : (uint32_t)(algorithm % TRIAL_PUSHED / PEER_N_PROTOCOLS),
-                             .protocol = staged ? PEER_PROTO_FLAG : (uint32_t)(algorithm % PEER_N_PROTOCOLS),
-                             .blocks = 1,
-                             .count = count,
-                             .pull_one = pull,
-                             .pull_all = pull,
-                             .staging = comm->peers.staging};
+    struct peer_call call = {
+        .nranks = (uint32_t)comm->size, .blocks = 1, .count = count, .staging = comm->peers.staging};
+    trial_set_algorithm(algorithm, &call);
+    peer_set_islands(&call, comm->grouping.island, comm->grouping.n);
     peer_set_geometry(&call, (uint32_t)reference_element(type), comm->device.ops->vector_bytes());
     return call;
 }
@@ -147,12 +141,26 @@ static void check_plan(PEER_Comm comm, const char *algorithm)
         TEST_CONTAINS(plan, algorithm);
 }
 
+/* The references of the datatypes that are tried, in the order of an algorithm. */
+static void make_references(struct reference *refs, int algorithm, int rank, int size)
+{
+    const struct reference_order order = trial_order(algorithm, size);
+    for (int type = 0; type < PEER_N_DATATYPES; type++) {
+        reference_free(&refs[type]);
+        if (!few || type == PEER_BFLOAT16 || type == PEER_FLOAT32)
+            reference_make_in(&order, &refs[type], (PEER_Datatype)type, 1, rank, size,
+                              most_elements((PEER_Datatype)type) + WINDOWS);
+    }
+}
+
 static void run_algorithm(const char *settings, int algorithm, struct reference *refs)
 {
     char text[256];
     struct bed bed;
     struct trial_buffers buffers;
-    snprintf(text, sizeof text, "transport=ipc algorithm=%s %s", trial_algorithm(algorithm), settings);
+    int size;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    snprintf(text, sizeof text, "transport=ipc %s %s", trial_settings(algorithm, size), settings);
     PEER_Comm comm = trial_create(MPI_COMM_WORLD, text);
     bed_open(&bed, comm);
     trial_open(&buffers, &bed, most_elements(PEER_COMPLEX128) * 16);
@@ -177,12 +185,11 @@ int main(int argc, char **argv)
     few = argc > 2 && strcmp(argv[2], "few") == 0;
     for (char *comma = settings; (comma = strchr(comma, ',')) != NULL;)
         *comma = ' ';
-    for (int type = 0; type < PEER_N_DATATYPES; type++)
-        if (!few || type == PEER_BFLOAT16 || type == PEER_FLOAT32)
-            reference_make(&refs[type], (PEER_Datatype)type, 1, rank, size,
-                           most_elements((PEER_Datatype)type) + WINDOWS);
-    for (int algorithm = 0; algorithm < TRIAL_ALGORITHMS; algorithm++)
+    for (int algorithm = 0; algorithm < TRIAL_ALGORITHMS; algorithm++) {
+        if (algorithm == 0 || algorithm >= TRIAL_ISLAND)
+            make_references(refs, algorithm, rank, size);
         run_algorithm(settings, algorithm, refs);
+    }
     for (int type = 0; type < PEER_N_DATATYPES; type++)
         reference_free(&refs[type]);
     MPI_Finalize();

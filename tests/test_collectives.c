@@ -19,7 +19,8 @@
 struct collectives_test {
     int rank, size;
     bool few;
-    struct inputs inputs;
+    struct inputs inputs, in_islands; /* the second for what algorithm island sums up in its own order */
+    bool islands;
     struct bed bed;
     struct coll_trial trial;
     PEER_Comm comm;
@@ -43,7 +44,8 @@ static struct coll_call next_call(struct collectives_test *t, enum coll_kind kin
 
 static void run(struct collectives_test *t, const struct coll_call *call)
 {
-    coll_run(&t->trial, &t->inputs, t->rank, call, t->comm);
+    const bool by_islands = t->islands && (call->kind == COLL_ALLREDUCE || call->kind == COLL_REDUCE);
+    coll_run(&t->trial, by_islands ? &t->in_islands : &t->inputs, t->rank, call, t->comm);
 }
 
 /* ---- Many calls ----------------------------------------------------------------------------------------- */
@@ -145,13 +147,17 @@ static void check_plan(PEER_Comm comm, const char *algorithm)
         TEST_CONTAINS(trial_info(comm, "plan"), algorithm);
 }
 
-/* algorithm: NULL for what selection takes */
-static void run_algorithm(struct collectives_test *t, const char *settings, const char *algorithm)
+#define SELECTED (-1) /* in place of an algorithm: what selection takes */
+
+static void run_algorithm(struct collectives_test *t, const char *settings, int algorithm)
 {
     char text[256];
     struct coll_call call;
-    snprintf(text, sizeof text, "%s%s %s", algorithm != NULL ? "algorithm=" : "",
-             algorithm != NULL ? algorithm : "", settings);
+    snprintf(text, sizeof text, "%s %s", algorithm != SELECTED ? trial_settings(algorithm, t->size) : "",
+             settings);
+    t->islands = algorithm >= TRIAL_ISLAND;
+    inputs_open(&t->in_islands, 1, t->size, INPUT_BYTES);
+    t->in_islands.order = trial_order(algorithm, t->size);
     t->comm = trial_create(MPI_COMM_WORLD, text);
     bed_open(&t->bed, t->comm);
     coll_open(&t->trial, &t->bed, MESSAGE + SLACK);
@@ -159,19 +165,20 @@ static void run_algorithm(struct collectives_test *t, const char *settings, cons
         run_sizes(t, (enum coll_kind)kind);
         if (coll_has_root((enum coll_kind)kind) && !t->few)
             run_roots(t, (enum coll_kind)kind);
-        if (coll_has_counts((enum coll_kind)kind) && (algorithm == NULL || !t->few))
+        if (coll_has_counts((enum coll_kind)kind) && (algorithm == SELECTED || !t->few))
             run_counts(t, (enum coll_kind)kind);
         run_repeated(t, (enum coll_kind)kind);
-        if (algorithm == NULL)
+        if (algorithm == SELECTED)
             run_pairs(t, (enum coll_kind)kind);
     }
     call = next_call(t, COLL_ALLREDUCE, 100);
     run(t, &call);
-    if (algorithm != NULL)
-        check_plan(t->comm, algorithm);
+    if (algorithm != SELECTED)
+        check_plan(t->comm, trial_algorithm(algorithm));
     coll_close(&t->trial);
     bed_close(&t->bed);
     trial_free(&t->comm);
+    inputs_close(&t->in_islands);
 }
 
 int main(int argc, char **argv)
@@ -185,10 +192,10 @@ int main(int argc, char **argv)
     for (char *comma = settings; (comma = strchr(comma, ',')) != NULL;)
         *comma = ' ';
     inputs_open(&t.inputs, 1, t.size, INPUT_BYTES);
-    run_algorithm(&t, settings, NULL);
+    run_algorithm(&t, settings, SELECTED);
     for (int i = 0; i < TRIAL_ALGORITHMS; i++)
         if (strstr(settings, "transport=") == NULL || strstr(settings, "transport=ipc") != NULL)
-            run_algorithm(&t, settings, trial_algorithm(i));
+            run_algorithm(&t, settings, i);
     inputs_close(&t.inputs);
     MPI_Finalize();
     test_pass();

@@ -28,9 +28,9 @@ struct epoch_test {
 
 static void open_comm(struct epoch_test *t, int algorithm, uint32_t start, const char *more)
 {
-    char settings[160];
-    snprintf(settings, sizeof settings, "transport=ipc algorithm=%s epoch_start=%u staging_bytes=16K %s",
-             trial_algorithm(algorithm), start, more);
+    char settings[256];
+    snprintf(settings, sizeof settings, "transport=ipc %s epoch_start=%u staging_bytes=16K %s",
+             trial_settings(algorithm, t->size), start, more);
     t->comm = trial_create(MPI_COMM_WORLD, settings);
     bed_open(&t->bed, t->comm);
     trial_open(&t->buffers, &t->bed, MAX_COUNT * 16);
@@ -163,14 +163,17 @@ int main(int argc, char **argv)
 {
     struct epoch_test t = {0};
     trial_begin(&argc, &argv, &t.rank, &t.size);
-    for (int type = 0; type < PEER_N_DATATYPES; type++)
-        reference_make(&t.refs[type], (PEER_Datatype)type, 3, t.rank, t.size, ELEMENTS);
     for (int algorithm = 0; algorithm < TRIAL_ALGORITHMS; algorithm++) {
+        const struct reference_order order = trial_order(algorithm, t.size);
+        for (int type = 0; type < PEER_N_DATATYPES && (algorithm == 0 || algorithm >= TRIAL_ISLAND); type++) {
+            reference_free(&t.refs[type]);
+            reference_make_in(&order, &t.refs[type], (PEER_Datatype)type, 3, t.rank, t.size, ELEMENTS);
+        }
         for (size_t b = 0; b < sizeof boundaries / sizeof *boundaries; b++) {
             crossing(&t, algorithm, boundaries[b], 1);
             crossing(&t, algorithm, boundaries[b], 6); /* the boundary falls inside a call of many pieces */
             crossing(&t, algorithm, boundaries[b], 60);
-            if (algorithm < 2 * TRIAL_PUSHED) { /* staged has no tags in its data */
+            if (algorithm != TRIAL_STAGED) { /* it has no tags in its data */
                 relics(&t, algorithm, boundaries[b], 8);
                 relics(&t, algorithm, boundaries[b], 9);
             }

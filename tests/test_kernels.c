@@ -20,8 +20,14 @@ struct group {
     struct peer_control control;
     char *slab[RANKS];
     struct peer_states *state[RANKS];
-    struct reference refs[RANKS][PEER_N_DATATYPES];
+    uint32_t grouping; /* of `groupings` */
+    struct reference refs[3][RANKS]
+                         [PEER_N_DATATYPES]; /* for each of them; the last one's are the flat order's too */
 };
+
+#define FLAT 2
+
+static const struct reference_order groupings[] = {{2, {0, 0, 1}}, {2, {0, 1, 0}}, {3, {0, 1, 2}}};
 
 struct rank {
     struct group *group;
@@ -82,9 +88,10 @@ static void launch(struct rank *me, struct peer_call *call)
     call->control = &g->control;
     for (int r = 0; r < RANKS; r++)
         call->slab[r] = g->slab[r];
+    peer_set_islands(call, groupings[g->grouping].island, (uint32_t)groupings[g->grouping].islands);
     peer_set_geometry(call, (uint32_t)reference_element((PEER_Datatype)call->datatype),
                       g->kernels->vector_bytes);
-    call->split = call->algorithm != PEER_ALGO_STAGED && me->calls % 2 && call->npieces > 1 &&
+    call->split = call->algorithm <= PEER_ALGO_TWOSHOT && me->calls % 2 && call->npieces > 1 &&
                   call->ring >= call->npieces;
     g->kernels->launch(call);
     me->calls++;
@@ -93,7 +100,7 @@ static void launch(struct rank *me, struct peer_call *call)
 static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count)
 {
     static _Thread_local unsigned char result[MAX_COUNT * 16];
-    const struct reference *ref = &me->group->refs[me->number][type];
+    const struct reference *ref = &me->group->refs[me->group->grouping][me->number][type];
     size_t skip = me->calls * 7 % (MAX_COUNT - count + 1) * ref->element;
     struct peer_call call = {.collective = PEER_COLL_ALLREDUCE,
                              .kernel = PEER_KERNEL_ALLREDUCE,
@@ -156,6 +163,7 @@ static void run_variant(struct group *g, const char *name, const struct peer_hos
 {
     static const uint64_t staging[] = {16 << 10, 256 << 10};
     g->kernels = kernels;
+    g->grouping = FLAT;
     for (uint32_t i = 0; i < 4 * TRIAL_PUSHED; i++) {
         uint32_t algorithm = i / 4;
         g->staging = staging[i % 2];
@@ -163,15 +171,19 @@ static void run_variant(struct group *g, const char *name, const struct peer_hos
             run(g, name, algorithm / PEER_N_PROTOCOLS, algorithm % PEER_N_PROTOCOLS, pull,
                 i / 2 % 2 * 1000000);
         run(g, name, PEER_ALGO_STAGED, PEER_PROTO_FLAG, 0, i / 2 % 2 * 1000000);
+        for (g->grouping = 0; g->grouping < FLAT; g->grouping++)
+            run(g, name, PEER_ALGO_ISLAND, i / 2 % PEER_N_PROTOCOLS, 0, 0);
+        run(g, name, PEER_ALGO_ISLAND, i / 2 % PEER_N_PROTOCOLS, 0, 0);
     }
 }
 
 int main(void)
 {
     static struct group g;
-    for (int r = 0; r < RANKS; r++)
+    for (int i = 0; i < 3 * RANKS; i++)
         for (int type = 0; type < PEER_N_DATATYPES; type++)
-            reference_make(&g.refs[r][type], (PEER_Datatype)type, 51, r, RANKS, MAX_COUNT);
+            reference_make_in(&groupings[i / RANKS], &g.refs[i / RANKS][i % RANKS][type], (PEER_Datatype)type,
+                              51, i % RANKS, RANKS, MAX_COUNT);
     run_variant(&g, "base", &peer_host_kernels_base);
 #ifdef PEER_HAVE_ISA_VARIANTS
     __builtin_cpu_init();
@@ -180,8 +192,8 @@ int main(void)
     if (peer_host_kernels() == &peer_host_kernels_avx512)
         run_variant(&g, "avx512", &peer_host_kernels_avx512);
 #endif
-    for (int r = 0; r < RANKS; r++)
+    for (int i = 0; i < 3 * RANKS; i++)
         for (int type = 0; type < PEER_N_DATATYPES; type++)
-            reference_free(&g.refs[r][type]);
+            reference_free(&g.refs[i / RANKS][i % RANKS][type]);
     test_pass();
 }

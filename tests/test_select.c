@@ -7,7 +7,7 @@
 
 #include "test.h"
 
-static const uint32_t choices[] = {PEER_CHOICE_AUTO, 0, 1, 2};
+static const uint32_t choices[] = {PEER_CHOICE_AUTO, 0, 1, 2, 3};
 
 /* ---- Selection ------------------------------------------------------------------------------------------ */
 
@@ -23,8 +23,11 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
         TEST_TRUE(plan->threads >= 32 && plan->threads <= PEER_MAX_THREADS && plan->threads % 32 == 0);
     if (q->algorithm != PEER_CHOICE_AUTO &&
         (q->collective == PEER_COLL_ALLREDUCE || q->collective == PEER_COLL_REDUCE ||
-         q->collective == PEER_COLL_BCAST))
-        TEST_INT(plan->algorithm, q->algorithm);
+         q->collective == PEER_COLL_BCAST)) {
+        bool one_level = q->islands < 2 || q->collective == PEER_COLL_BCAST;
+        TEST_INT(plan->algorithm,
+                 q->algorithm == PEER_ALGO_ISLAND && one_level ? PEER_ALGO_TWOSHOT : q->algorithm);
+    }
     if (!q->line_ok)
         TEST_TRUE(plan->protocol != PEER_PROTO_LINE);
     if (plan->algorithm == PEER_ALGO_STAGED)
@@ -38,7 +41,10 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
     if (q->threads != 0 && q->link != PEER_LINK_HOST)
         TEST_INT(plan->threads, q->threads);
     TEST_TRUE(plan->direction < PEER_N_DIRECTIONS && plan->pieces >= 1);
-    if (q->direction != PEER_CHOICE_AUTO && plan->algorithm != PEER_ALGO_STAGED)
+    if (plan->algorithm == PEER_ALGO_ISLAND)
+        TEST_INT(plan->direction, PEER_PUSH);
+    else if (q->direction != PEER_CHOICE_AUTO && q->algorithm != PEER_ALGO_ISLAND &&
+             plan->algorithm != PEER_ALGO_STAGED)
         TEST_INT(plan->direction, q->direction);
     if (q->pieces != 0)
         TEST_INT(plan->pieces, q->pieces);
@@ -110,6 +116,7 @@ static void selection(void)
                                            .link = (enum peer_link)link,
                                            .peer_ok = flags & 1,
                                            .line_ok = flags & 2,
+                                           .islands = ranks % 4,
                                            .nccl_ok = flags & 4,
                                            .max_blocks = max_blocks[ranks % 3],
                                            .max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS};
@@ -144,6 +151,14 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     bool twoshot = c->algorithm != PEER_ALGO_ONESHOT;
     uint64_t places = (twoshot ? c->nranks : 0) + (c->pull_all ? 1 : c->nranks);
     uint64_t per_pack = pack.data / element, parts = twoshot ? c->nranks : 1;
+    uint64_t all_at = twoshot ? c->nranks : 0;
+    if (c->algorithm == PEER_ALGO_ISLAND) {
+        if (c->stride == 0) /* call.c takes another algorithm */
+            return;
+        parts = c->islands.columns;
+        all_at = c->islands.far_at + c->islands.far_places * PEER_SUM_WIDTH(element);
+        places = all_at + parts;
+    }
     uint64_t slots = c->npieces == 1 ? 1 : c->npieces < c->ring ? c->npieces : c->ring;
     TEST_INT(pack.data % element, 0);
     if (element == 4) { /* movements of bytes and of words meet: one rank may take these, another those */
@@ -160,7 +175,7 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     TEST_INT(c->piece_packs, c->stride * parts);
     /* Every place in every region of every slot lies in the half, and the slots don't meet. */
     TEST_TRUE((uint64_t)c->stride * pack.staged * places <= c->slot_bytes);
-    TEST_INT(c->all_at, twoshot ? c->nranks * c->stride : 0);
+    TEST_INT(c->all_at, all_at * c->stride);
     TEST_TRUE(c->ring == PEER_RING || c->ring == c->pieces);
     /* As many pieces as asked for, but for what rounding up to whole packs takes. */
     TEST_TRUE(c->pieces <= 1 || (uint64_t)c->stride <= (c->npacks + parts - 1) / parts / c->pieces + 1);
@@ -173,6 +188,48 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     TEST_TRUE(c->turns <= 1 || c->turns * c->turn_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     /* flag: the blocks' runs cover a part. */
     TEST_TRUE((uint64_t)c->block_packs * c->blocks >= c->stride);
+}
+
+/* Everybody is in one island, and owns a column; everybody's columns have an owner in every island, who is told of it. */
+static void check_islands(struct peer_call *c, const uint8_t *island, uint32_t n)
+{
+    uint32_t far[PEER_MAX_PEERS];
+    for (c->rank = 0; c->rank < c->nranks; c->rank++) {
+        const struct peer_islands *s = &c->islands;
+        const uint32_t mine = island[c->rank];
+        uint32_t near = 0, owners = 0;
+        peer_set_islands(c, island, n);
+        TEST_TRUE(s->member[c->rank] < s->size[mine] && s->size[mine] <= s->columns);
+        TEST_INT(s->ranks[s->first[mine] + s->member[c->rank]], c->rank);
+        for (uint32_t r = 0; r < c->nranks; r++)
+            near |= island[r] == mine ? 1u << r : 0u;
+        TEST_INT(s->near, near);
+        for (uint32_t j = s->member[c->rank]; j < s->columns; j += s->size[mine])
+            for (uint32_t k = 0; k < n; k++)
+                owners |= k != mine ? 1u << s->ranks[s->first[k] + j % s->size[k]] : 0u;
+        TEST_INT(s->far, owners);
+        far[c->rank] = s->far;
+        /* The last places: of the last member, of the last island. */
+        const uint32_t owned = (s->columns + s->size[mine] - 1) / s->size[mine];
+        TEST_TRUE(s->size[mine] * owned <= s->far_at && n * owned <= s->far_places);
+    }
+    for (uint32_t a = 0; a < c->nranks; a++)
+        for (uint32_t b = 0; b < c->nranks; b++)
+            TEST_INT(far[a] >> b & 1, far[b] >> a & 1);
+    c->rank = 0;
+}
+
+/* The i-th way to split the ranks. Returns the number of islands. */
+static uint32_t split(uint32_t ranks, uint32_t i, uint8_t island[PEER_MAX_PEERS])
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const uint32_t all[] = {
+            0, r, r % 2, r >= (ranks + 1) / 2, r > 0, r < ranks / 2 ? 0u : r + 1 - ranks / 2};
+        island[r] = (uint8_t)all[i];
+        n = island[r] >= n ? island[r] + 1u : n;
+    }
+    return n;
 }
 
 /* The halves of all protocols lie one after the other in the slab, behind the flags. */
@@ -272,6 +329,9 @@ static void geometry(void)
                                              .pieces = i % 4 * i % 3,
                                              .blocks = blocks[i / 2 / 5 % 3],
                                              .staging = staging[i / 30]};
+                    uint8_t island[PEER_MAX_PEERS];
+                    uint32_t islands = split(ranks, (uint32_t)i % 6, island);
+                    check_islands(&call, island, islands);
                     check_counts(call, elements[i / 2 % 5], vectors[i % 2]);
                     check_shares(call, elements[i / 2 % 5], vectors[i % 2]);
                 }

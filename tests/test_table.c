@@ -84,6 +84,7 @@ static const struct {
     {"host gather 2-4 any staged.flag 1x1", "other algorithms than oneshot"},
     {"host allreduce 2-4 any staged.ll 1x1", "staged is staged.flag"},
     {"host allreduce 2-4 any staged.flag.pull 1x1", "staged is staged.flag"},
+    {"host allreduce 2-4 any island.flag.pull 1x1", "island has no pull"},
     {"wire allreduce 2-4 any nccl 16x256", "nccl has no GRID"},
     {"wire allreduce 2-4 any oneshot.flag", "GRID"},
     {"wire allreduce 2-4 any oneshot.flag 16", "GRID"},

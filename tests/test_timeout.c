@@ -21,12 +21,10 @@ struct timeout_test {
     unsigned calls;
 };
 
-static void run_right(struct timeout_test *t, PEER_Comm comm, size_t count)
+static void run_right(struct timeout_test *t, PEER_Comm comm, const struct reference *ref, size_t count)
 {
-    struct trial trial = {.ref = &t->ref,
-                          .op = PEER_SUM,
-                          .count = count,
-                          .first = ++t->calls * 17 % (t->ref.count - count + 1)};
+    struct trial trial = {
+        .ref = ref, .op = PEER_SUM, .count = count, .first = ++t->calls * 17 % (ref->count - count + 1)};
     trial_run(&t->buffers, &trial, comm);
 }
 
@@ -93,18 +91,22 @@ static void check_broken(struct timeout_test *t, PEER_Comm comm)
 
 static void run_case(struct timeout_test *t, int algorithm, size_t count, const bool *missing)
 {
-    char settings[160];
-    snprintf(settings, sizeof settings, "transport=ipc staging_bytes=16K log=off timeout_ms=%d algorithm=%s",
-             TIMEOUT_MS, algorithm == BARRIER ? "auto" : trial_algorithm(algorithm));
+    char settings[256];
+    snprintf(settings, sizeof settings, "transport=ipc staging_bytes=16K log=off timeout_ms=%d %s",
+             TIMEOUT_MS, algorithm == BARRIER ? "" : trial_settings(algorithm, t->size));
     PEER_Comm comm = trial_create(MPI_COMM_WORLD, settings);
-    run_right(t, comm, 100); /* small, so that a busy machine makes it in time */
+    const struct reference_order order = trial_order(algorithm, t->size);
+    struct reference ref;
+    reference_make_in(&order, &ref, PEER_FLOAT32, 32, t->rank, t->size, 500);
+    run_right(t, comm, &ref, 100); /* small, so that a busy machine makes it in time */
     MPI_Barrier(MPI_COMM_WORLD);
     if (!missing[t->rank])
         wait_in_vain(t, comm, algorithm, count, missing);
     MPI_Barrier(MPI_COMM_WORLD);
-    run_right(t, t->other, count);
+    run_right(t, t->other, &t->ref, count);
     check_broken(t, comm);
-    run_right(t, t->other, count);
+    run_right(t, t->other, &t->ref, count);
+    reference_free(&ref);
     trial_free(&comm);
 }
 
@@ -115,13 +117,13 @@ static void free_early(struct timeout_test *t, int late)
     bool missing[PEER_MAX_PEERS] = {false};
     snprintf(settings, sizeof settings, "transport=ipc staging_bytes=16K log=off timeout_ms=%d", TIMEOUT_MS);
     PEER_Comm comm = trial_create(MPI_COMM_WORLD, settings);
-    run_right(t, comm, 100);
+    run_right(t, comm, &t->ref, 100);
     MPI_Barrier(MPI_COMM_WORLD);
     missing[late] = true;
     if (t->rank != late)
         wait_in_vain(t, comm, BARRIER, 0, missing);
     trial_free(&comm);
-    run_right(t, t->other, 100);
+    run_right(t, t->other, &t->ref, 100);
 }
 
 int main(int argc, char **argv)

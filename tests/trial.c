@@ -55,13 +55,52 @@ void trial_free(PEER_Comm *comm)
 const char *trial_algorithm(int i)
 {
     static const char *const names[] = {
-        "oneshot.line",    "oneshot.ll",        "oneshot.flag",    "twoshot.line",      "twoshot.ll",
-        "twoshot.flag",    "oneshot.line.pull", "oneshot.ll.pull", "oneshot.flag.pull", "twoshot.line.pull",
-        "twoshot.ll.pull", "twoshot.flag.pull", "staged.flag"};
+        "oneshot.line",      "oneshot.ll",        "oneshot.flag",      "twoshot.line",
+        "twoshot.ll",        "twoshot.flag",      "oneshot.line.pull", "oneshot.ll.pull",
+        "oneshot.flag.pull", "twoshot.line.pull", "twoshot.ll.pull",   "twoshot.flag.pull",
+        "staged.flag",       "island.line",       "island.ll",         "island.flag"};
     _Static_assert(sizeof names / sizeof *names == TRIAL_ALGORITHMS, "a name for each");
-    _Static_assert((PEER_N_ALGORITHMS - 1) * PEER_N_PROTOCOLS * PEER_N_DIRECTIONS + 1 == TRIAL_ALGORITHMS,
-                   "all that there are: staged has one form");
+    _Static_assert(PEER_N_ALGORITHMS == 4 &&
+                       2 * PEER_N_PROTOCOLS * PEER_N_DIRECTIONS + 1 + PEER_N_PROTOCOLS == TRIAL_ALGORITHMS,
+                   "all that there are: staged has one form, island no pull");
     return names[i];
+}
+
+struct reference_order trial_order(int i, int size)
+{
+    struct reference_order order = {0};
+    for (int r = 0; i >= TRIAL_ISLAND && size > 1 && r < size; r++) {
+        const int islands[PEER_N_PROTOCOLS] = {r >= (size + 1) / 2, r > 0, r % 3};
+        order.island[r] = (uint8_t)islands[i - TRIAL_ISLAND];
+        if (order.island[r] >= order.islands)
+            order.islands = order.island[r] + 1;
+    }
+    return order;
+}
+
+const char *trial_settings(int i, int size)
+{
+    static char text[128];
+    const struct reference_order order = trial_order(i, size);
+    int length = snprintf(text, sizeof text, "algorithm=%s", trial_algorithm(i));
+    for (int r = 0; order.islands > 0 && r < size; r++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%s%d", r == 0 ? " islands=" : ",",
+                           order.island[r]);
+    return text;
+}
+
+void trial_set_algorithm(int i, struct peer_call *call)
+{
+    call->algorithm = (uint32_t)(i % TRIAL_PUSHED / PEER_N_PROTOCOLS);
+    call->protocol = (uint32_t)(i % PEER_N_PROTOCOLS);
+    call->pull_one = call->pull_all = i >= TRIAL_PUSHED && i < TRIAL_STAGED;
+    if (i == TRIAL_STAGED) {
+        call->algorithm = PEER_ALGO_STAGED;
+        call->protocol = PEER_PROTO_FLAG;
+    } else if (i >= TRIAL_ISLAND) {
+        call->algorithm = PEER_ALGO_ISLAND;
+        call->protocol = (uint32_t)(i - TRIAL_ISLAND);
+    }
 }
 
 const char *trial_info(PEER_Comm comm, const char *key)

@@ -6,12 +6,15 @@
 #ifndef PEER_TESTS_TRIAL_H
 #define PEER_TESTS_TRIAL_H
 
+#include "internal.h"
 #include "reference.h"
 #include "tools/bed.h"
 
-/* Pairs of algorithm and protocol by push, then by pull; then staged. */
+/* Pairs of algorithm and protocol by push, then by pull; then staged; then island, by protocol. */
 #define TRIAL_PUSHED     6
-#define TRIAL_ALGORITHMS (2 * TRIAL_PUSHED + 1)
+#define TRIAL_STAGED     (2 * TRIAL_PUSHED)
+#define TRIAL_ISLAND     (TRIAL_STAGED + 1)
+#define TRIAL_ALGORITHMS (TRIAL_ISLAND + PEER_N_PROTOCOLS)
 
 enum trial_place { TRIAL_OUT_OF_PLACE, TRIAL_IN_PLACE, TRIAL_SAME_POINTER };
 
@@ -42,6 +45,13 @@ PEER_Comm trial_create(MPI_Comm mpi, const char *settings);
 void trial_free(PEER_Comm *comm);
 /* "oneshot.line", "oneshot.line.pull" and so on, i from 0 to TRIAL_ALGORITHMS-1 */
 const char *trial_algorithm(int i);
+/* Its settings for so many ranks, "algorithm=oneshot.line", in a buffer that the next call takes. With island the ranks'
+ * islands are in it, which differ by protocol: two halves, one rank and the rest, every third. */
+const char *trial_settings(int i, int size);
+/* The order in which it combines. */
+struct reference_order trial_order(int i, int size);
+/* What the kernels are told of it. */
+void trial_set_algorithm(int i, struct peer_call *call);
 /* The value of a key of PEER_Comm_get_info, in a buffer that the next call takes. */
 const char *trial_info(PEER_Comm comm, const char *key);
 

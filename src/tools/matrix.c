@@ -20,15 +20,14 @@ static void print_matrix(const char *title, const float matrix[PEER_MAX_PEERS][P
 
 static void print_islands(const struct peer_comm *comm)
 {
-    uint8_t island[PEER_MAX_PEERS];
-    int islands = peer_islands_measured(&comm->matrices, comm->size, island);
+    const struct peer_grouping *g = &comm->grouping;
     printf("\nislands");
-    if (islands == 1)
+    if (g->n == 1)
         printf("  one: no clear gap between near and far ranks");
-    for (int i = 0; islands > 1 && i < islands; i++) {
+    for (uint32_t i = 0; g->n > 1 && i < g->n; i++) {
         printf("  {");
         for (int r = 0, first = 1; r < comm->size; r++)
-            if (island[r] == i) {
+            if (g->island[r] == i) {
                 printf("%s%d", first ? "" : " ", r);
                 first = 0;
             }

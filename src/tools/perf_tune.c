@@ -69,6 +69,8 @@ static bool is_way(const struct peer_comm *comm, const struct peer_request *requ
 
     if (row->algorithm == PEER_ALGO_STAGED)
         return reduction && row->protocol == PEER_PROTO_FLAG && row->direction == PEER_PUSH;
+    if (row->algorithm == PEER_ALGO_ISLAND)
+        return reduction && row->direction == PEER_PUSH && comm->grouping.n > 1;
     if (row->algorithm == PEER_ALGO_TWOSHOT && !reduction &&
         !(request->collective == PEER_COLL_BCAST && comm->size > 2))
         return false;
