@@ -80,7 +80,7 @@ struct Steps {
 
     Block &b;
     Op op;
-    const Buffers<T, Packs::BYTES, Kind::WHOLE> buffers;
+    const Buffers<T, Packs::BYTES, Kind::EVEN> buffers;
     const uint64_t count;
 
     PEER_FN Steps(Block &block, Op operation)
@@ -91,6 +91,11 @@ struct Steps {
     PEER_FN uint32_t tag(uint32_t p) const
     {
         return b.state.epoch + p;
+    }
+
+    PEER_FN uint32_t npieces() const
+    {
+        return Kind::PLAIN ? 1 : b.c.npieces;
     }
 
     PEER_FN MyPack load_own(uint64_t i) const
@@ -424,6 +429,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
 template <class MySteps>
 PEER_FN void oneshot(Block &b, MySteps &s)
 {
+    const uint32_t n = s.npieces();
     mark(b, PEER_MARK_BEGIN);
     s.load_ahead();
     enter(b);
@@ -432,10 +438,10 @@ PEER_FN void oneshot(Block &b, MySteps &s)
     mark(b, PEER_MARK_SENT);
     if (!advance(b))
         return;
-    for (uint32_t p = 0; p < b.c.npieces; p++) {
-        if (p + 1 < b.c.npieces && b.at.sends)
+    for (uint32_t p = 0; p < n; p++) {
+        if (p + 1 < n && b.at.sends)
             s.oneshot_send(p + 1);
-        if (b.at.works && !step_ended(b.c.npieces, s.oneshot_reduce(p)))
+        if (b.at.works && !step_ended(n, s.oneshot_reduce(p)))
             return;
     }
     mark(b, PEER_MARK_END);
@@ -444,6 +450,7 @@ PEER_FN void oneshot(Block &b, MySteps &s)
 template <class MySteps>
 PEER_FN void twoshot(Block &b, MySteps &s)
 {
+    const uint32_t n = s.npieces();
     mark(b, PEER_MARK_BEGIN);
     enter(b);
     if (b.at.sends)
@@ -451,15 +458,15 @@ PEER_FN void twoshot(Block &b, MySteps &s)
     mark(b, PEER_MARK_SENT);
     if (!advance(b))
         return;
-    for (uint32_t t = 1; t <= b.c.npieces + 1; t++) {
-        if (t < b.c.npieces && b.at.sends)
+    for (uint32_t t = 1; t <= n + 1; t++) {
+        if (t < n && b.at.sends)
             s.scatter(t);
         if (!b.at.works)
             continue;
-        if (t <= b.c.npieces && !step_ended(b.c.npieces, s.twoshot_reduce(t - 1)))
+        if (t <= n && !step_ended(n, s.twoshot_reduce(t - 1)))
             return;
         mark(b, PEER_MARK_REDUCED, t - 1);
-        if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
+        if (t >= 2 && !step_ended(n, s.gather(t - 2)))
             return;
     }
     mark(b, PEER_MARK_END);
@@ -469,18 +476,19 @@ PEER_FN void twoshot(Block &b, MySteps &s)
 template <class MySteps>
 PEER_FN void staged(Block &b, MySteps &s)
 {
+    const uint32_t n = s.npieces();
     mark(b, PEER_MARK_BEGIN);
     enter(b);
     if (!advance(b))
         return;
-    for (uint32_t t = 0; t <= b.c.npieces + 1; t++) {
-        if (t < b.c.npieces && !s.staged_scatter(t))
+    for (uint32_t t = 0; t <= n + 1; t++) {
+        if (t < n && !s.staged_scatter(t))
             return;
         mark(b, PEER_MARK_SENT, t);
-        if (t >= 1 && t <= b.c.npieces && !s.staged_reduce(t - 1))
+        if (t >= 1 && t <= n && !s.staged_reduce(t - 1))
             return;
         mark(b, PEER_MARK_REDUCED, t - 1);
-        if (t >= 2 && !step_ended(b.c.npieces, s.gather(t - 2)))
+        if (t >= 2 && !step_ended(n, s.gather(t - 2)))
             return;
     }
     mark(b, PEER_MARK_END);
@@ -508,17 +516,12 @@ PEER_FN void run(Block &b, MySteps steps)
         staged(b, steps);
 }
 
-/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler; PLAIN: see KindOf. */
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PLAIN>
+/* One block's part in an all-reduce. ALGORITHM and PROTOCOL are the call's, known to the compiler. */
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>
 PEER_FN void allreduce(Block &b, Op op)
 {
-    constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
-    const peer_call &c = b.c;
     look(b);
-    with_kind<Op::HOT, PLAIN>(
-        c.align >= ChunkOf<BYTES>::VALUE && c.npacks * (BYTES / sizeof(T)) == c.count, [&](auto kind) {
-            run<ALGORITHM>(b, typename StepsOf<T, Op, PROTOCOL, decltype(kind)>::Type(b, op));
-        });
+    run<ALGORITHM>(b, typename StepsOf<T, Op, PROTOCOL, Kind>::Type(b, op));
 }
 
 } // namespace

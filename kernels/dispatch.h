@@ -45,6 +45,19 @@ bool with_reduction(uint32_t datatype, uint32_t op, Body body)
     return false;
 }
 
+/* body(KindOf). Operations that are worth it have code of their own for even buffers. */
+template <class Op, class Body>
+void with_even(const peer_call &c, Body body)
+{
+    if constexpr (Op::HOT) {
+        if (c.even) {
+            body(KindOf<true, false>());
+            return;
+        }
+    }
+    body(KindOf<false, false>());
+}
+
 template <uint32_t V>
 struct Number {
     static constexpr uint32_t VALUE = V;
@@ -79,13 +92,13 @@ void with_algorithm(uint32_t algorithm, uint32_t protocol, Body body)
 }
 
 /* One block's part in an all-reduce by any algorithm. */
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PLAIN>
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>
 PEER_FN void any_allreduce(Block &b, Op op)
 {
     if constexpr (ALGORITHM == PEER_ALGO_ISLAND)
-        island<T, Op, PROTOCOL>(b, op);
+        island<T, Op, PROTOCOL, Kind>(b, op);
     else
-        allreduce<T, Op, ALGORITHM, PROTOCOL, PLAIN>(b, op);
+        allreduce<T, Op, ALGORITHM, PROTOCOL, Kind>(b, op);
 }
 
 /* body(Tag<type as wide as the unit of an exchange that moves>) */

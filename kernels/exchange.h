@@ -66,7 +66,7 @@ struct Exchange {
 
     Block &b;
     const peer_exchange &x;
-    const Buffers<T, Packs::BYTES, Kind::WHOLE> buffers;
+    const Buffers<T, Packs::BYTES, Kind::EVEN> buffers;
 
     PEER_FN Exchange(Block &block, const peer_exchange &exchange) : b(block), x(exchange), buffers(block.c)
     {
@@ -75,6 +75,11 @@ struct Exchange {
     PEER_FN uint32_t tag(uint32_t p) const
     {
         return b.state.epoch + p;
+    }
+
+    PEER_FN uint32_t npieces() const
+    {
+        return Kind::PLAIN ? 1 : x.npieces;
     }
 
     /* The i-th share that is sent, or received. */
@@ -204,7 +209,7 @@ struct Exchange {
     /* The other side. To be called when all threads have read piece p. */
     PEER_FN void give_credit(uint32_t p) const
     {
-        if (p + PEER_RING >= x.npieces)
+        if (p + PEER_RING >= npieces())
             return;
         for (uint32_t i = b.at.thread; i < x.nrecv; i += b.at.nthreads) {
             PeerShare s = received(i);
@@ -343,7 +348,7 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
 template <class Steps, class Own, class Receive>
 PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
 {
-    const uint32_t npieces = steps.x.npieces;
+    const uint32_t npieces = steps.npieces();
     const bool arrive = (b.c.arrive || (b.c.small && b.last)) && b.at.block == 0;
     mark(b, PEER_MARK_BEGIN);
     enter(b);
@@ -395,11 +400,11 @@ PEER_FN void copy_own(const Block &b, const peer_exchange &x)
         buffers.store(to, i, count, buffers.load(at, i, count));
 }
 
-/* One block's part in an exchange that moves. T is as wide as the call's unit; PLAIN: see KindOf. */
-template <class T, uint32_t PROTOCOL, bool PLAIN>
+/* One block's part in an exchange that moves. T is as wide as the call's unit. */
+template <class T, uint32_t PROTOCOL, class Kind>
 PEER_FN void move(Block &b, const peer_exchange &x)
 {
-    typename ExchangeOf<T, PROTOCOL, KindOf<false, PLAIN>>::Type steps(b, x);
+    typename ExchangeOf<T, PROTOCOL, Kind>::Type steps(b, x);
     look(b);
     run_exchange(
         b, steps, [&] { copy_own<T>(b, x); }, [&](uint32_t p) { return steps.receive(p); });
@@ -414,14 +419,11 @@ PEER_FN void run_combine(Block &b, Steps steps, Op op)
         b, steps, [] {}, [&](uint32_t p) { return x.own.count == 0 || steps.combine(x.own, p, op); });
 }
 
-template <class T, class Op, uint32_t PROTOCOL, bool PLAIN>
+template <class T, class Op, uint32_t PROTOCOL, class Kind>
 PEER_FN void combine(Block &b, const peer_exchange &x, Op op)
 {
-    constexpr uint32_t BYTES = PacksOf<T, PROTOCOL>::Type::BYTES;
     look(b);
-    with_kind<Op::HOT, PLAIN>(b.c.align >= ChunkOf<BYTES>::VALUE && x.whole, [&](auto kind) {
-        run_combine(b, typename ExchangeOf<T, PROTOCOL, decltype(kind)>::Type(b, x), op);
-    });
+    run_combine(b, typename ExchangeOf<T, PROTOCOL, Kind>::Type(b, x), op);
 }
 
 } // namespace

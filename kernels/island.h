@@ -370,11 +370,11 @@ struct IslandOf<T, Op, PEER_PROTO_FLAG, Kind> {
 };
 
 /* One block's part in an all-reduce by islands. */
-template <class T, class Op, uint32_t PROTOCOL>
+template <class T, class Op, uint32_t PROTOCOL, class Kind>
 PEER_FN void island(Block &b, Op op)
 {
     look(b);
-    run_island(b, typename IslandOf<T, Op, PROTOCOL, KindOf<false, false>>::Type(b, op));
+    run_island(b, typename IslandOf<T, Op, PROTOCOL, Kind>::Type(b, op));
 }
 
 } // namespace

@@ -177,7 +177,6 @@ struct peer_share {
  * of which the first touch of a line is dear: where all shares are alike, they need the first lines alone. */
 struct peer_exchange {
     uint32_t uniform;      /* all shares are like `common`, that of rank r lying at r * step */
-    uint32_t whole;        /* every share is whole packs */
     uint32_t nsend, nrecv; /* peers: all others, or 1, the root, or 0 */
     uint32_t root;
     uint32_t send_run, recv_run; /* the largest */
@@ -246,8 +245,9 @@ struct peer_call {
     uint32_t
         arrive; /* the data alone are no rendezvous: block 0 signals that it is there, and waits for the others */
     uint32_t epochs; /* that the call takes */
-    uint32_t
-        split; /* the pieces have a place each, and blocks of their own send them: see kernels/allreduce.h */
+    /* What is read and written of the buffers is aligned to a pack's widest access, and consists of whole packs, or, on a
+     * GPU, of whole words of 4 bytes. */
+    uint32_t even;
     /* Geometry of PEER_KERNEL_ALLREDUCE, from peer_set_geometry. A pack is what one thread moves at a time, a piece
      * what the staging holds at a time; packs of a piece are split among the ranks by `stride` in twoshot. */
     uint32_t npieces;     /* at least 1 */
@@ -274,6 +274,8 @@ struct peer_call {
     uint32_t op;       /* PEER_Op */
     uint32_t algorithm;
     uint32_t threads;
+    uint32_t
+        split; /* the pieces have a place each, and blocks of their own send them: see kernels/allreduce.h */
     uint32_t pulls;    /* something is pulled: */
     uint32_t pull_one; /* PEER_KERNEL_ALLREDUCE: what one rank shall read lies with its writer; */
     uint32_t pull_all; /* what all shall read does, once */
@@ -313,6 +315,13 @@ static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_
     pack.data = lines * payload;
     pack.staged = lines * 16;
     return pack;
+}
+
+/* The widest access that moves a pack of so many bytes whole: the largest power of two that divides it, 16 at most. */
+static inline uint32_t peer_pack_access(uint32_t pack_bytes)
+{
+    uint32_t access = pack_bytes & -pack_bytes;
+    return access < 16 ? access : 16;
 }
 
 /* Sets the islands of a call whose ranks are set: island[r] is r's number, of n, and every number has a rank. */

@@ -9,27 +9,27 @@ namespace
 /* A kernel takes the whole call as its parameter, in constant memory; an exchange takes its shares as a second
  * one. */
 
-template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, bool PLAIN>
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) allreduce_kernel(const __grid_constant__ peer_call c)
 {
-    Block b = block_of(c, 0, PLAIN);
-    any_allreduce<T, Op, ALGORITHM, PROTOCOL, PLAIN>(b, Op::of(c));
+    Block b = block_of(c, 0, Kind::PLAIN);
+    any_allreduce<T, Op, ALGORITHM, PROTOCOL, Kind>(b, Op::of(c));
 }
 
-template <class T, class Op, uint32_t PROTOCOL, bool PLAIN>
+template <class T, class Op, uint32_t PROTOCOL, class Kind>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     combine_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
-    Block b = block_of(c, 0, PLAIN);
-    combine<T, Op, PROTOCOL, PLAIN>(b, x, Op::of(c));
+    Block b = block_of(c, 0, Kind::PLAIN);
+    combine<T, Op, PROTOCOL, Kind>(b, x, Op::of(c));
 }
 
-template <class T, uint32_t PROTOCOL, bool PLAIN>
+template <class T, uint32_t PROTOCOL, class Kind>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     move_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
-    Block b = block_of(c, 0, PLAIN);
-    move<T, PROTOCOL, PLAIN>(b, x);
+    Block b = block_of(c, 0, Kind::PLAIN);
+    move<T, PROTOCOL, Kind>(b, x);
 }
 
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __grid_constant__ peer_call c)
@@ -45,54 +45,60 @@ __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
         to[i] = word;
 }
 
-/* Asking whether something is pulled and the like costs time, registers and code, which plain calls are spared by having
- * kernels of their own. */
-bool is_plain(const peer_call &c)
-{
-    return !c.pulls && !c.split && c.marks == nullptr;
-}
-
-/* The kernel for a call that reduces. */
-template <class T, class Op, bool PLAIN>
+/* The kernel for a call that reduces, of a kind. */
+template <class T, class Op, class Kind>
 const void *reduction_of(const peer_call &c)
 {
     const void *kernel = nullptr;
     with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
         constexpr uint32_t PROTOCOL = decltype(p)::VALUE, ALGORITHM = decltype(a)::VALUE;
-        constexpr bool FAST =
-            PLAIN && ALGORITHM != PEER_ALGO_ISLAND; /* which is for links that take longer */
+        constexpr bool GENERAL =
+            ALGORITHM == PEER_ALGO_ISLAND; /* for links that take longer than the questions */
+        using Fitting = std::conditional_t<GENERAL, KindOf<false, false>, Kind>;
         kernel = c.kernel == PEER_KERNEL_COMBINE
-                     ? (const void *)combine_kernel<T, Op, PROTOCOL, PLAIN>
-                     : (const void *)allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, FAST>;
+                     ? (const void *)combine_kernel<T, Op, PROTOCOL, Kind>
+                     : (const void *)allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, Fitting>;
     });
     return kernel;
 }
 
-template <class T, bool PLAIN>
+template <class T, class Kind>
 const void *movement_of(const peer_call &c)
 {
     const void *kernel = nullptr;
     with_protocol(c.protocol,
-                  [&](auto p) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, PLAIN>; });
+                  [&](auto p) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, Kind>; });
     return kernel;
+}
+
+/* What a kernel need not ask costs neither time nor registers, and code that is not there no cache of instructions: so hot
+ * calls have kernels of their own kind. */
+template <class T, class Op>
+const void *reduction_of(const peer_call &c, bool plain)
+{
+    if constexpr (Op::HOT) {
+        if (c.even)
+            return plain ? reduction_of<T, Op, KindOf<true, true>>(c)
+                         : reduction_of<T, Op, KindOf<true, false>>(c);
+    }
+    return reduction_of<T, Op, KindOf<false, false>>(c);
 }
 
 /* The kernel that serves a call with these fields. */
 const void *kernel_of(const peer_call &c)
 {
+    const bool plain = c.npieces == 1 && !c.pulls && !c.split && c.marks == nullptr;
     const void *kernel = nullptr;
     if (c.kernel == PEER_KERNEL_BARRIER)
         return (const void *)barrier_kernel;
     if (c.kernel == PEER_KERNEL_MOVE)
         with_unit(c.unit, [&](auto type) {
             using T = typename decltype(type)::Type;
-            kernel = is_plain(c) ? movement_of<T, true>(c) : movement_of<T, false>(c);
+            kernel = plain ? movement_of<T, KindOf<false, true>>(c) : movement_of<T, KindOf<false, false>>(c);
         });
     else
         with_reduction(c.datatype, c.op, [&](auto type, auto op) {
-            using T = typename decltype(type)::Type;
-            using Op = decltype(op);
-            kernel = Op::HOT && is_plain(c) ? reduction_of<T, Op, Op::HOT>(c) : reduction_of<T, Op, false>(c);
+            kernel = reduction_of<typename decltype(type)::Type, decltype(op)>(c, plain);
         });
     return kernel;
 }
@@ -103,20 +109,22 @@ void on_every_kernel(Body body)
 {
     peer_call c = {};
     body((const void *)barrier_kernel);
-    for (c.protocol = 0; c.protocol < PEER_N_PROTOCOLS; c.protocol++)
-        for (c.pulls = 0; c.pulls < 2; c.pulls++) {
-            c.kernel = PEER_KERNEL_MOVE;
-            for (c.unit = 1; c.unit <= 4; c.unit += 3)
+    for (uint32_t i = 0; i < 4 * PEER_N_PROTOCOLS; i++) {
+        c.protocol = i / 4;
+        c.npieces = 1 + i / 2 % 2;
+        c.even = i % 2;
+        c.kernel = PEER_KERNEL_MOVE;
+        for (c.unit = 1; c.unit <= 4; c.unit += 3)
+            body(kernel_of(c));
+        for (c.datatype = 0; c.datatype < PEER_N_DATATYPES; c.datatype++)
+            for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++) {
+                c.kernel = PEER_KERNEL_COMBINE;
                 body(kernel_of(c));
-            for (c.datatype = 0; c.datatype < PEER_N_DATATYPES; c.datatype++)
-                for (c.op = PEER_SUM; c.op <= PEER_PROD; c.op++) {
-                    c.kernel = PEER_KERNEL_COMBINE;
+                c.kernel = PEER_KERNEL_ALLREDUCE;
+                for (c.algorithm = 0; c.algorithm < PEER_N_ALGORITHMS; c.algorithm++)
                     body(kernel_of(c));
-                    c.kernel = PEER_KERNEL_ALLREDUCE;
-                    for (c.algorithm = 0; c.algorithm < PEER_N_ALGORITHMS; c.algorithm++)
-                        body(kernel_of(c));
-                }
-        }
+            }
+    }
 }
 
 /* The most blocks of the largest size that fit on a multiprocessor, or an error; loads the kernel. */

@@ -19,9 +19,11 @@ void launch_allreduce(const peer_call &c)
     with_reduction(c.datatype, c.op, [&](auto type, auto op) {
         with_algorithm(c.algorithm, c.protocol, [&](auto algorithm, auto protocol) {
             using T = typename decltype(type)::Type;
-            on_every_block(c, [&](Block &b) {
-                any_allreduce<T, decltype(op), decltype(algorithm)::VALUE, decltype(protocol)::VALUE, false>(
-                    b, op);
+            using Op = decltype(op);
+            constexpr uint32_t ALGORITHM = decltype(algorithm)::VALUE, PROTOCOL = decltype(protocol)::VALUE;
+            with_even<Op>(c, [&](auto kind) {
+                on_every_block(
+                    c, [&](Block &b) { any_allreduce<T, Op, ALGORITHM, PROTOCOL, decltype(kind)>(b, op); });
             });
         });
     });
@@ -32,8 +34,11 @@ void launch_combine(const peer_call &c)
     with_reduction(c.datatype, c.op, [&](auto type, auto op) {
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
-            on_every_block(c, [&](Block &b) {
-                combine<T, decltype(op), decltype(protocol)::VALUE, false>(b, *c.exchange, op);
+            using Op = decltype(op);
+            with_even<Op>(c, [&](auto kind) {
+                on_every_block(c, [&](Block &b) {
+                    combine<T, Op, decltype(protocol)::VALUE, decltype(kind)>(b, *c.exchange, op);
+                });
             });
         });
     });
@@ -44,7 +49,8 @@ void launch_move(const peer_call &c)
     with_unit(c.unit, [&](auto type) {
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
-            on_every_block(c, [&](Block &b) { move<T, decltype(protocol)::VALUE, false>(b, *c.exchange); });
+            using Kind = KindOf<false, false>;
+            on_every_block(c, [&](Block &b) { move<T, decltype(protocol)::VALUE, Kind>(b, *c.exchange); });
         });
     });
 }

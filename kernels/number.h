@@ -263,7 +263,8 @@ struct Accumulator {
     }
 };
 
-/* The first `left` elements of a pack, or all: element by element on a GPU, whose accesses must be aligned. */
+/* The first `left` elements of a pack, or all: element by element on a GPU, whose accesses must be aligned. And those of an
+ * even buffer (peer_call), of whose last pack words may be missing on a GPU, and on a CPU nothing. */
 #ifdef __CUDACC__
 
 template <class T, uint32_t BYTES>
@@ -290,6 +291,33 @@ PEER_FN void store_part(T *to, uint64_t left, const Pack<T, BYTES> &x)
     for (uint32_t k = 0; k < N; k++)
         if (k < left)
             to[k] = v[k];
+}
+
+template <class T, uint32_t BYTES>
+PEER_FN Pack<T, BYTES> load_even(const T *from, uint64_t left)
+{
+    Pack<T, BYTES> x;
+    if (left >= x.N) {
+        load_chunks<BYTES, ChunkOf<BYTES>::VALUE>(x.w, from);
+        return x;
+    }
+    PEER_UNROLL
+    for (uint32_t k = 0; k < BYTES / 4; k++)
+        x.w[k] = k < left * sizeof(T) / 4 ? ((const uint32_t *)from)[k] : 0;
+    return x;
+}
+
+template <class T, uint32_t BYTES>
+PEER_FN void store_even(T *to, uint64_t left, const Pack<T, BYTES> &x)
+{
+    if (left >= x.N) {
+        store_chunks<BYTES, ChunkOf<BYTES>::VALUE>(to, x.w);
+        return;
+    }
+    PEER_UNROLL
+    for (uint32_t k = 0; k < BYTES / 4; k++)
+        if (k < left * sizeof(T) / 4)
+            ((uint32_t *)to)[k] = x.w[k];
 }
 
 #else
@@ -325,32 +353,52 @@ PEER_FN void store_part(T *to, uint64_t left, const Pack<T, BYTES> &x)
     memcpy(to, x.w, bytes);
 }
 
+template <class T, uint32_t BYTES>
+PEER_FN Pack<T, BYTES> load_even(const T *from, uint64_t)
+{
+    Pack<T, BYTES> x;
+    load_chunks<BYTES, ChunkOf<BYTES>::VALUE>(x.w, from);
+    return x;
+}
+
+template <class T, uint32_t BYTES>
+PEER_FN void store_even(T *to, uint64_t, const Pack<T, BYTES> &x)
+{
+    store_chunks<BYTES, ChunkOf<BYTES>::VALUE>(to, x.w);
+}
+
 #endif
 
 /* Pack i of a user's buffer of `count` elements, which is aligned to `align` bytes, at least an element. Elements
- * past the end load as zeros and are not stored. WHOLE: the caller knows that the buffer has no last pack that is
- * only part full, and is aligned to the pack's chunk; then the code for the rest, which is large, is not there. */
-template <class T, uint32_t BYTES, bool WHOLE>
+ * past the end load as zeros and are not stored. EVEN: the caller knows that the buffer is even (peer_call); then the code
+ * for the rest, which is large, is not there. */
+template <class T, uint32_t BYTES, bool EVEN>
 PEER_FN Pack<T, BYTES> load_pack(const T *from, uint64_t i, uint64_t count, uint32_t align)
 {
     constexpr uint32_t N = BYTES / sizeof(T);
     constexpr uint32_t CHUNK = ChunkOf<BYTES>::VALUE;
     Pack<T, BYTES> x;
     uint64_t first = i * N;
-    if (WHOLE || (first + N <= count && align >= CHUNK)) {
+    if constexpr (EVEN)
+        return load_even<T, BYTES>(from + first, count - first);
+    if (first + N <= count && align >= CHUNK) {
         load_chunks<BYTES, CHUNK>(x.w, from + first);
         return x;
     }
     return load_part<T, BYTES>(from + first, count - first);
 }
 
-template <class T, uint32_t BYTES, bool WHOLE>
+template <class T, uint32_t BYTES, bool EVEN>
 PEER_FN void store_pack(T *to, uint64_t i, uint64_t count, uint32_t align, const Pack<T, BYTES> &x)
 {
     constexpr uint32_t N = BYTES / sizeof(T);
     constexpr uint32_t CHUNK = ChunkOf<BYTES>::VALUE;
     uint64_t first = i * N;
-    if (WHOLE || (first + N <= count && align >= CHUNK)) {
+    if constexpr (EVEN) {
+        store_even<T, BYTES>(to + first, count - first, x);
+        return;
+    }
+    if (first + N <= count && align >= CHUNK) {
         store_chunks<BYTES, CHUNK>(to + first, x.w);
         return;
     }

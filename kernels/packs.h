@@ -247,32 +247,19 @@ struct PacksOf<T, PEER_PROTO_LL> {
 
 /* ---- Kinds of calls ------------------------------------------------------------------------------------- */
 
-/* What the compiler knows of a call. WHOLE: see load_pack; PLAIN: nothing is pulled, the call is not split, and nobody
- * asks for times. */
-template <bool W, bool P>
+/* What the compiler knows of a call. EVEN: see load_pack; PLAIN: it goes in one piece, nothing is pulled, the call is not
+ * split, and nobody asks for times. */
+template <bool E, bool P>
 struct KindOf {
-    static constexpr bool WHOLE = W;
+    static constexpr bool EVEN = E;
     static constexpr bool PLAIN = P;
 };
 
-/* body(kind). Operations that are worth it have code of their own for buffers of whole packs. */
-template <bool HOT, bool PLAIN, class Body>
-PEER_FN void with_kind(bool whole, Body body)
-{
-    if constexpr (HOT) {
-        if (whole) {
-            body(KindOf<true, PLAIN>());
-            return;
-        }
-    }
-    body(KindOf<false, PLAIN>());
-}
-
 /* ---- The user's buffers --------------------------------------------------------------------------------- */
 
-/* This rank's buffers in packs of BYTES; WHOLE as in load_pack. Copies of the call's fields, so that a CPU's
+/* This rank's buffers in packs of BYTES; EVEN as in load_pack. Copies of the call's fields, so that a CPU's
  * compiler need not suppose that the data's stores change them. */
-template <class T, uint32_t BYTES, bool WHOLE>
+template <class T, uint32_t BYTES, bool EVEN>
 struct Buffers {
     const T *const send;
     T *const recv;
@@ -286,12 +273,12 @@ struct Buffers {
     /* Pack i of the `count` elements from element `at` on. */
     PEER_FN Pack<T, BYTES> load(uint64_t at, uint64_t i, uint64_t count) const
     {
-        return load_pack<T, BYTES, WHOLE>(send + at, i, count, align);
+        return load_pack<T, BYTES, EVEN>(send + at, i, count, align);
     }
 
     PEER_FN void store(uint64_t at, uint64_t i, uint64_t count, const Pack<T, BYTES> &x) const
     {
-        store_pack<T, BYTES, WHOLE>(recv + at, i, count, align, x);
+        store_pack<T, BYTES, EVEN>(recv + at, i, count, align, x);
     }
 };
 

@@ -109,6 +109,19 @@ static void split(struct peer_call *call)
     call->block_packs = (call->stride + call->blocks - 1) / call->blocks;
 }
 
+/* Movements know only bytes: the packs of both units are the same. */
+static struct peer_pack pack_of(const struct peer_comm *comm, const struct peer_request *q)
+{
+    uint32_t element = peer_request_reduces(q) ? peer_datatype_bytes(q->datatype) : 1;
+    return peer_pack_of(comm->last.call.protocol, element, comm->device.ops->vector_bytes());
+}
+
+/* What an even message is a multiple of, in bytes: see struct peer_call. */
+static uint32_t grain_of(const struct peer_comm *comm, struct peer_pack pack)
+{
+    return comm->link == PEER_LINK_HOST ? pack.data : 4;
+}
+
 static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, struct peer_call *call)
 {
     const bool pull = comm->last.plan.direction == PEER_PULL;
@@ -126,14 +139,8 @@ static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, s
         peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
     }
     split(call);
+    comm->last.even = call->count_bytes % grain_of(comm, pack_of(comm, q)) == 0;
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
-}
-
-/* Movements know only bytes: the packs of both units are the same. */
-static struct peer_pack pack_of(const struct peer_comm *comm, const struct peer_request *q)
-{
-    uint32_t element = peer_request_reduces(q) ? peer_datatype_bytes(q->datatype) : 1;
-    return peer_pack_of(comm->last.call.protocol, element, comm->device.ops->vector_bytes());
 }
 
 /* The share that a block is. Counts it in with what all shares have in common. */
@@ -147,7 +154,7 @@ static struct peer_share share_of(struct peer_comm *comm, const struct peer_requ
     peer_set_share(&comm->last.call, x, pack, &share);
     comm->last.offsets |= share.count > 0 ? share.at : 0;
     comm->last.counts |= share.count;
-    x->whole = x->whole && share.npacks * pack.data == share.count;
+    comm->last.even = comm->last.even && share.count % grain_of(comm, pack) == 0;
     x->npieces = share.npieces > x->npieces ? share.npieces : x->npieces;
     return share;
 }
@@ -234,12 +241,13 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     call->arrive = !call->small && !peer_request_meets(q, comm->size);
     memset(x, 0, sizeof *x);
     comm->last.counts = 0;
-    x->npieces = x->whole = 1;
+    x->npieces = 1;
     x->shared = peer_request_shares(q);
     x->pull = comm->last.plan.direction == PEER_PULL && (x->shared || comm->link != PEER_LINK_SHM);
     peer_set_region(call, pack, q->count * element, x);
     call->pulls = x->pull;
     set_shares(comm, q);
+    call->npieces = x->npieces;
     peer_set_share(call, x, pack, &largest);
     call->epochs = counts_known ? largest.npieces : UNKNOWN_PIECES; /* on all ranks the same */
     return x->npieces > (counts_known ? MAX_PIECES : UNKNOWN_PIECES) ? too_many_pieces(q) : PEER_SUCCESS;
@@ -279,6 +287,8 @@ static int plan_call(struct peer_comm *comm, const struct peer_request *q)
     last->call.blocks = last->plan.blocks;
     last->call.threads = last->plan.threads;
     last->offsets = 0;
+    last->even = true;
+    last->access = comm->link == PEER_LINK_HOST ? 1 : peer_pack_access(pack_of(comm, q).data);
     if (q->collective == PEER_COLL_BARRIER) {
         last->call.kernel = PEER_KERNEL_BARRIER;
         last->call.epochs = 1;
@@ -314,6 +324,7 @@ static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
     call->sendbuf = q->sendbuf;
     call->recvbuf = q->recvbuf;
     call->align = common_alignment(q->sendbuf, q->recvbuf, comm->last.offsets);
+    call->even = comm->last.even && call->align >= comm->last.access;
     call->unit = unit_of(comm, q);
     call->marks = comm->marks;
     if (comm->marks != NULL)

@@ -427,7 +427,6 @@ bool peer_request_meets(const struct peer_request *q, int size);
 /* The arrays that there are, in a fixed order; returns their number. */
 int peer_request_arrays(const struct peer_request *q, const size_t *arrays[4]);
 
-
 /* PEER_SUCCESS, or what is wrong with the arguments; counts are checked before anything is computed from them. */
 int peer_check(struct peer_comm *comm, const struct peer_request *q);
 int peer_check_array(const char *name, const size_t *array);
@@ -462,6 +461,8 @@ struct peer_last_call {
     struct peer_call call;
     struct peer_exchange exchange;
     uint64_t offsets, counts; /* of the shares, all or-ed together: what they are aligned to */
+    bool even; /* so far as counts go, if the buffers are aligned to `access`: see struct peer_call */
+    uint32_t access;
 };
 
 struct peer_comm {

@@ -127,15 +127,17 @@ static const struct peer_row *row_of(const struct peer_query *query, const char 
     return row != NULL ? row : row_among(rows, ROWS, query);
 }
 
-/* Blocks that have something to do: every thread at least one pack of 12 bytes. All, where the size is not
- * known. */
+/* Blocks that have something to do: every thread at least one pack. All, where the size is not known. */
 static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
 {
+    static const uint32_t pack_bytes[] = {
+        [PEER_PROTO_LINE] = 12, [PEER_PROTO_LL] = 8, [PEER_PROTO_FLAG] = 16};
     if (query->collective == PEER_COLL_ALLTOALLV)
         return most;
     uint64_t shares = query->collective == PEER_COLL_ALLREDUCE ? 1 : query->nranks;
-    uint64_t blocks = query->nbytes * shares / (12 * plan->threads) + 1;
-    return blocks < most ? (uint32_t)blocks : most;
+    const uint64_t of_block = (uint64_t)pack_bytes[plan->protocol] * plan->threads;
+    const uint64_t blocks = (query->nbytes * shares + of_block - 1) / of_block;
+    return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
 static uint32_t at_most(uint32_t value, uint32_t most)

@@ -69,6 +69,7 @@ static void close_group(struct group *g)
 static void launch(struct rank *me, struct peer_call *call)
 {
     struct group *g = me->group;
+    const uint32_t element = (uint32_t)reference_element((PEER_Datatype)call->datatype);
     call->rank = me->number;
     call->nranks = RANKS;
     call->algorithm = me->algorithm;
@@ -89,8 +90,9 @@ static void launch(struct rank *me, struct peer_call *call)
     for (int r = 0; r < RANKS; r++)
         call->slab[r] = g->slab[r];
     peer_set_islands(call, groupings[g->grouping].island, (uint32_t)groupings[g->grouping].islands);
-    peer_set_geometry(call, (uint32_t)reference_element((PEER_Datatype)call->datatype),
-                      g->kernels->vector_bytes);
+    peer_set_geometry(call, element, g->kernels->vector_bytes);
+    call->even =
+        call->count_bytes % peer_pack_of(call->protocol, element, g->kernels->vector_bytes).data == 0;
     call->split = call->algorithm <= PEER_ALGO_TWOSHOT && me->calls % 2 && call->npieces > 1 &&
                   call->ring >= call->npieces;
     g->kernels->launch(call);

@@ -2,7 +2,8 @@
  *
  * A way is a row; it is in force while it is the communicator's only row of PEER_TABLE. For each size every way gets
  * a few short runs, one that is hopeless but one; then the fastest and the one that selection picked by itself run
- * in turns. A way that was far behind at two sizes in a row is not tried at larger ones. Decisions follow from times
+ * in turns. A way that was far behind at two sizes in a row, and farther at the second, is not tried at larger ones, and ways that differ in their
+ * grids alone not where two of them, a middling and a large one, are hopeless. Decisions follow from times
  * that all ranks got from one reduction, so all ranks take the same. */
 #include "config.h"
 #include "perf.h"
@@ -19,6 +20,8 @@
 #define MAX_CALLS    4096
 #define RUNS         3
 #define HOPELESS     1.5  /* times the best so far: it gets no more runs, nor is it cut into pieces */
+#define SCOUTS       2    /* grids of one kind of way; */
+#define SCOUTS_SLOW  2.0  /* if all take so many times the best, no other is tried */
 #define SLOW         3.0  /* times the best: slow */
 #define SLOW_SIZES   2    /* slow at so many in a row: tried no more */
 #define FINALISTS    4    /* and the pick */
@@ -29,8 +32,9 @@
 static struct tune tune;
 static struct {
     struct peer_table own;   /* the communicator's own rows */
-    int slow[TUNE_MAX_WAYS]; /* sizes in a row at which it was slow */
-    int best;                /* of the size before */
+    int slow[TUNE_MAX_WAYS]; /* sizes in a row at which it was slow, and no less so than at the one before */
+    double ratio[TUNE_MAX_WAYS]; /* to the best, at the last of them */
+    int best;                    /* of the size before */
     struct perf_case last;
 } state;
 
@@ -47,15 +51,19 @@ static void use_way(struct perf *perf, int way)
     use_rows(perf, (struct peer_table){&tune.ways[way], 1});
 }
 
+/* The first SCOUTS tell whether the others are worth a trial. */
 static void add_grids(struct peer_row row, bool pieces)
 {
-    static const uint32_t blocks[] = {8, 16, 32, 64}, threads[] = {128, 256, 512};
+    static const struct {
+        uint32_t blocks, threads;
+    } grids[] = {{16, 256}, {64, 512}, {8, 128},  {8, 256},  {8, 512},  {16, 128},
+                 {16, 512}, {32, 128}, {32, 256}, {32, 512}, {64, 128}, {64, 256}};
     const bool host = row.link == PEER_LINK_HOST;
 
     for (row.pieces = 1; row.pieces <= (pieces ? 8 : 1); row.pieces = row.pieces == 1 ? 4 : 2 * row.pieces)
         for (int i = 0; i < (host ? 1 : 12); i++) {
-            row.blocks = host ? 1 : blocks[i / 3];
-            row.threads = host ? 1 : threads[i % 3];
+            row.blocks = host ? 1 : grids[i].blocks;
+            row.threads = host ? 1 : grids[i].threads;
             tune.ways[tune.nways++] = row;
         }
 }
@@ -253,11 +261,29 @@ static int unpieced(int way)
     return (int)(other - tune.ways);
 }
 
+static bool same_kind(const struct peer_row *a, const struct peer_row *b)
+{
+    return a->path == b->path && a->algorithm == b->algorithm && a->protocol == b->protocol &&
+           a->direction == b->direction && a->pieces == b->pieces;
+}
+
+/* Whether the scouts of the way's kind, if it is none of them, were all too slow. */
+static bool scouted_out(int way, const double *us, double best)
+{
+    int first = 0, slow = 0;
+
+    while (!same_kind(&tune.ways[first], &tune.ways[way]))
+        first++;
+    for (int i = first; i < first + SCOUTS && i < way; i++)
+        slow += us[i] < 0 || us[i] > SCOUTS_SLOW * best;
+    return way >= first + SCOUTS && slow == SCOUTS;
+}
+
 /* Whether it is worth a trial at this size; `plan` is what it comes to, us and best the times so far. */
 static bool is_candidate(const struct peer_query *query, int way, const double *us, double best,
                          struct peer_plan *plan)
 {
-    if (state.slow[way] >= SLOW_SIZES || !plan_of(*query, way, plan))
+    if (state.slow[way] >= SLOW_SIZES || scouted_out(way, us, best) || !plan_of(*query, way, plan))
         return false;
     return plan->path != PEER_PATH_PEER || plan->pieces == 1 ||
            (query->nbytes >= PIECES_ABOVE && us[unpieced(way)] >= 0 && us[unpieced(way)] <= HOPELESS * best);
@@ -327,8 +353,12 @@ static void settle(const double *before, double *us)
 static void count_slow(const double *us)
 {
     for (int way = 0; way < tune.nways; way++)
-        if (us[way] >= 0)
-            state.slow[way] = us[way] > SLOW * us[state.best] ? state.slow[way] + 1 : 0;
+        if (us[way] >= 0) {
+            const double ratio = us[way] / us[state.best];
+            const bool slower = state.slow[way] == 0 || ratio >= state.ratio[way];
+            state.slow[way] = ratio > SLOW && slower ? state.slow[way] + 1 : ratio > SLOW;
+            state.ratio[way] = ratio;
+        }
 }
 
 static void print_size(const struct perf *perf, const struct perf_case *c, const struct peer_query *query,
