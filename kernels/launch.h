@@ -358,6 +358,15 @@ static inline void peer_set_islands(struct peer_call *c, const uint8_t island[PE
     }
 }
 
+/* Where runs of packs begin matters on PCIe, which carries whole 128 bytes best, and no other writes nearby: long ones
+ * begin there. Returns the packs, or a few more. */
+#define PEER_LONG_RUN  64
+#define PEER_RUN_STEPS 8 /* of 16 bytes */
+PEER_BOTH uint64_t peer_run_of(uint64_t packs)
+{
+    return packs < PEER_LONG_RUN ? packs : (packs + PEER_RUN_STEPS - 1) / PEER_RUN_STEPS * PEER_RUN_STEPS;
+}
+
 /* Sets the geometry of an all-reduce whose what, who and how are set. The message goes in one piece, or as many as
  * are asked for, if the half holds it, else in pieces of a quarter of the half (PEER_RING slots). The stride is 0 where the
  * half is too small for these islands. */
@@ -381,10 +390,10 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     writers = one + all;
     room = half_bytes / (writers * pack.staged);
     c->npacks = (c->count + per_pack - 1) / per_pack;
-    need = c->npacks > 0 ? (c->npacks + parts - 1) / parts : 1;
+    need = c->npacks > 0 ? peer_run_of((c->npacks + parts - 1) / parts) : 1;
     c->slot_bytes = half_bytes;
     c->ring = PEER_RING;
-    cut = (need + pieces - 1) / pieces;
+    cut = peer_run_of((need + pieces - 1) / pieces);
     if (need <= room && pieces == 1) {
         cut = need;
     } else if (cut * pieces <= room) {
@@ -393,6 +402,7 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     } else {
         room /= PEER_RING;
         c->slot_bytes /= PEER_RING;
+        room = room < PEER_LONG_RUN ? room : room / PEER_RUN_STEPS * PEER_RUN_STEPS;
         cut = cut < room ? cut : room;
     }
     c->stride = (uint32_t)cut;
@@ -401,7 +411,7 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->all_at = (uint32_t)one * c->stride;
     c->piece_packs = c->stride * parts;
     c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);
-    c->block_packs = (c->stride + c->blocks - 1) / c->blocks;
+    c->block_packs = (uint32_t)peer_run_of((c->stride + c->blocks - 1) / c->blocks);
     c->turn_bytes = (writers * c->stride * pack.staged + 63) / 64 * 64;
     c->turns = 1;
     if (c->npieces == 1 && c->count * element_bytes > PEER_ROTATE_ABOVE)
@@ -454,7 +464,7 @@ PEER_BOTH void peer_set_share(const struct peer_call *c, const struct peer_excha
         share->piece_packs = (uint32_t)(x->slot_bytes / pack.staged);
         share->npieces = (uint32_t)((share->npacks + share->piece_packs - 1) / share->piece_packs);
     }
-    share->run = (share->piece_packs + c->blocks - 1) / c->blocks;
+    share->run = (uint32_t)peer_run_of((share->piece_packs + c->blocks - 1) / c->blocks);
     share->turn_bytes = ((uint64_t)share->piece_packs * pack.staged + 63) / 64 * 64;
     if (share->npieces == 1 && !c->small && share->count > PEER_ROTATE_SHARE_ABOVE &&
         rotate > share->turn_bytes)

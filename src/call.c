@@ -106,7 +106,7 @@ static void split(struct peer_call *call)
     if (!call->split)
         return;
     call->blocks /= 2;
-    call->block_packs = (call->stride + call->blocks - 1) / call->blocks;
+    call->block_packs = (uint32_t)peer_run_of((call->stride + call->blocks - 1) / call->blocks);
 }
 
 /* Movements know only bytes: the packs of both units are the same. */

@@ -104,6 +104,16 @@ void peer_figures_settle(struct peer_figures *figures, const struct peer_matrice
         link != PEER_LINK_HOST && figures->all_store_gbs < figures->all_load_gbs * PUSH_LEAST;
 }
 
+/* PCIe 5.0 x16 in one direction, as specified. */
+#define FASTEST_PCIE_GBS 64
+
+enum peer_link peer_figures_link(enum peer_link link, const struct peer_figures *figures)
+{
+    const bool faster =
+        figures->known && figures->store_gbs > FASTEST_PCIE_GBS && figures->all_store_gbs > FASTEST_PCIE_GBS;
+    return link == PEER_LINK_WIRE && faster ? PEER_LINK_NVLINK : link;
+}
+
 const struct peer_figure_name peer_figure_names[PEER_N_FIGURES] = {
     {"flag_us", offsetof(struct peer_figures, flag_us)},
     {"store_gbs", offsetof(struct peer_figures, store_gbs)},
@@ -138,7 +148,8 @@ double peer_figures_floor(enum peer_link link, int sharers)
         /* Less than one lane of PCIe 3.0 carries (0.985 GB/s, some 0.8 of it data), the slowest slot that a GPU of
          * today works in, and more than a hundredth of PCIe 5.0 x16 (57 GB/s at best). */
         [PEER_LINK_WIRE] = 0.6,
-        [PEER_LINK_SHM] = 0.6, /* the same link */
+        [PEER_LINK_NVLINK] = 0.6, /* what is slower is PCIe */
+        [PEER_LINK_SHM] = 0.6,    /* the same link */
     };
     return floors[link] / sharers;
 }

@@ -134,9 +134,16 @@ void peer_config_print(FILE *to, const struct peer_config *config);
 
 enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF };
 
-/* What joins the ranks: the CPU's caches, the memory of the one GPU that they share, PCIe, or PCIe to the host's
- * memory. */
-enum peer_link { PEER_LINK_HOST, PEER_LINK_LOCAL, PEER_LINK_WIRE, PEER_LINK_SHM, PEER_N_LINKS };
+/* What joins the ranks: the CPU's caches, the memory of the one GPU that they share, PCIe, PCIe to the host's memory, or
+ * links between GPUs that were measured to be faster than PCIe. */
+enum peer_link {
+    PEER_LINK_HOST,
+    PEER_LINK_LOCAL,
+    PEER_LINK_WIRE,
+    PEER_LINK_SHM,
+    PEER_LINK_NVLINK,
+    PEER_N_LINKS
+};
 
 /* The peer path's figures, equal on all ranks. Rates are those of the kernels' own 16-byte accesses, in GB/s. */
 struct peer_figures {
@@ -371,6 +378,8 @@ struct peer_figure_name {
 #define PEER_N_FIGURES 7
 extern const struct peer_figure_name peer_figure_names[PEER_N_FIGURES];
 
+/* What joins GPUs with such figures: PEER_LINK_WIRE or PEER_LINK_NVLINK; other links stay what they are. */
+enum peer_link peer_figures_link(enum peer_link link, const struct peer_figures *figures);
 /* What peer_info and the log say of them. */
 void peer_figures_text(const struct peer_figures *figures, char *text, size_t text_bytes);
 

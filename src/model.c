@@ -433,15 +433,10 @@ size_t peer_model_rows(const struct peer_figures *figures, enum peer_link link, 
     return out.n;
 }
 
-/* PCIe 5.0 x16 in one direction, as specified. */
-#define FASTEST_PCIE_GBS 64
-
 bool peer_model_serves(const struct peer_figures *figures, enum peer_link link, uint32_t nranks)
 {
     const double times = figures->all_load_gbs * nranks / MEASURED_SHM_LOAD_GBS;
-    /* Links faster than PCIe are not what its constants are about: on two H200s joined by NVLink its rows took 9.2 us
-     * for 512 KiB, the table's 13.1 us for 2 MiB. */
-    if (!figures->known || figures->store_gbs > FASTEST_PCIE_GBS)
-        return false;
-    return link == PEER_LINK_WIRE || (link == PEER_LINK_SHM && (times < 1 / FAR || times > FAR));
+    /* Links faster than PCIe are not what its constants are about. */
+    return figures->known &&
+           (link == PEER_LINK_WIRE || (link == PEER_LINK_SHM && (times < 1 / FAR || times > FAR)));
 }

@@ -11,6 +11,7 @@
 
 #define ANY_BYTES UINT64_MAX
 #define KIB       UINT64_C(1024)
+#define MIB       (1024 * KIB)
 
 /* Sets: all; those of a root; of these the ones that send it, or make it send, the whole message. */
 #define EVERY  PEER_N_COLLECTIVES
@@ -21,6 +22,7 @@
 #define LOCAL PEER_LINK_LOCAL
 #define WIRE  PEER_LINK_WIRE
 #define SHM   PEER_LINK_SHM
+#define NVL   PEER_LINK_NVLINK
 
 /* A row of the peer kernels. */
 #define ROW(link, set, min, max, bytes, algorithm, protocol, blocks, threads, direction, pieces)             \
@@ -44,16 +46,37 @@ static const struct peer_row rows[] = {
     PUSH(HOST, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 1),
     /* Ranks that share one GPU: its memory is the wire. Measured on an H200, see docs/results. */
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 48 * KIB, ONESHOT, LINE, 32, 128),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, LINE, 64, 256),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 1024 * KIB, ONESHOT, FLAG, 64, 512),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 96 * KIB, ONESHOT, LINE, 32, 256),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 640 * KIB, ONESHOT, FLAG, 32, 512),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 4 * KIB, ONESHOT, LL, 16, 128),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, ONESHOT, LINE, 16, 256),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, TWOSHOT, LINE, 16, 512),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 320 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 3 * MIB, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 2, 2, 6 * MIB, TWOSHOT, FLAG, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 3, 4, 320 * KIB, ONESHOT, LINE, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 3, 3, 3 * MIB, ONESHOT, FLAG, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 3, 3, ANY_BYTES, TWOSHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 4, 4, 640 * KIB, TWOSHOT, LINE, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 4, 4, 1536 * KIB, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 4, 4, 6 * MIB, TWOSHOT, FLAG, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 4, 4, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 6 * KIB, ONESHOT, LL, 16, 128),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 96 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, TWOSHOT, LINE, 16, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 6 * MIB, TWOSHOT, FLAG, 16, 256),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 128),
     PUSH(LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 16, 512),
+    PUSH(LOCAL, EVERY, 2, 16, 512, ONESHOT, LL, 16, 128),
+    PUSH(LOCAL, PEER_COLL_BCAST, 2, 16, 4 * KIB, ONESHOT, LL, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, 12 * KIB, ONESHOT, LINE, 8, 128),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, 64 * KIB, ONESHOT, LINE, 8, 512),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, 256 * KIB, ONESHOT, LINE, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
+    PUSH(LOCAL, PEER_COLL_ALLGATHER, 2, 16, 8 * KIB, ONESHOT, LINE, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLGATHER, 2, 16, 32 * KIB, ONESHOT, LINE, 64, 512),
+    PULL(1, LOCAL, PEER_COLL_ALLGATHER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER_BLOCK, 5, 16, 16 * KIB, ONESHOT, LINE, 8, 512),
+    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER, 5, 16, 16 * KIB, ONESHOT, LINE, 8, 512),
+    PUSH(LOCAL, PEER_COLL_ALLTOALL, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, PEER_COLL_ALLTOALL, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 256),
     PUSH(LOCAL, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 16, 256),
     PUSH(LOCAL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
     /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
@@ -72,23 +95,56 @@ static const struct peer_row rows[] = {
     PUSH(WIRE, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
     /* Host memory behind PCIe, which carries some 39 GB/s each way at once. A flag is waited for at the price of a
      * round trip, a line at the price of reading it over and over, by which many readers keep each other from
-     * reading what has come: so two pieces, of which half of the blocks read. Measured on an H200. */
-    PULL(1, SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 32, 128),
-    PULL(1, SHM, PEER_COLL_ALLREDUCE, 3, 16, 2 * KIB, ONESHOT, LINE, 16, 128),
-    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 3, 16, 64 * KIB, TWOSHOT, LINE, 32, 256),
+     * reading what has come: so few threads, or two pieces, of which half of the blocks read. What several readers poll
+     * at one place comes late. Measured on an H200. */
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 3 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 16, 512),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, FLAG, 8, 512),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 768 * KIB, TWOSHOT, FLAG, 16, 256),
+    PULL(8, SHM, PEER_COLL_ALLREDUCE, 2, 2, 1536 * KIB, ONESHOT, FLAG, 32, 512),
+    PIECES(4, SHM, PEER_COLL_ALLREDUCE, 2, 2, 6 * MIB, ONESHOT, FLAG, 32, 512),
     PULL(8, SHM, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    PULL(4, SHM, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 4, 768, ONESHOT, LL, 16, 128),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 3, 6 * KIB, ONESHOT, LINE, 16, 128),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 4, 6 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 3, 12 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 4, 4, 12 * KIB, ONESHOT, LINE, 16, 512),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 3, 24 * KIB, ONESHOT, LINE, 16, 512),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 3, 3, 40 * KIB, ONESHOT, FLAG, 8, 256),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 4, 24 * KIB, ONESHOT, FLAG, 8, 128),
+    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 3, 3, 96 * KIB, TWOSHOT, LINE, 32, 256),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 3, 3, 768 * KIB, TWOSHOT, FLAG, 16, 256),
+    PULL(4, SHM, PEER_COLL_ALLREDUCE, 3, 3, ANY_BYTES, TWOSHOT, FLAG, 64, 256),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 1536, ONESHOT, LL, 16, 128),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 6 * KIB, TWOSHOT, LL, 1, 512),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 5, 16, 12 * KIB, ONESHOT, FLAG, 2, 256),
+    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 4, 16, 48 * KIB, TWOSHOT, LINE, 32, 256),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 16, 96 * KIB, TWOSHOT, FLAG, 8, 128),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 4, 384 * KIB, TWOSHOT, FLAG, 8, 256),
+    PULL(1, SHM, PEER_COLL_ALLREDUCE, 5, 16, 192 * KIB, TWOSHOT, FLAG, 8, 256),
+    PULL(4, SHM, PEER_COLL_ALLREDUCE, 4, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512),
     PUSH(SHM, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(SHM, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PUSH(SHM, EVERY, 2, 16, KIB, ONESHOT, LL, 16, 128),
     PULL(1, SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
     PULL(1, SHM, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
     PULL(1, SHM, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 256 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 4, 32 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 5, 16, 8 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 16, 256 * KIB, TWOSHOT, LINE, 32, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
+    PUSH(NVL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
+    PUSH(NVL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
+    PUSH(NVL, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(NVL, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
+    PUSH(NVL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
 };
 
 #define ROWS (sizeof rows / sizeof rows[0])
 
 #define NAME(name, text) text,
-static const char *const link_names[PEER_N_LINKS] = {"host", "local", "wire", "shm"};
+static const char *const link_names[PEER_N_LINKS] = {"host", "local", "wire", "shm", "nvlink"};
 static const char *const algorithm_names[] = {PEER_ALGORITHMS(NAME)};
 static const char *const protocol_names[] = {PEER_PROTOCOLS(NAME)};
 static const char *const direction_names[] = {PEER_DIRECTIONS(NAME)};
@@ -159,7 +215,8 @@ static uint32_t choose(uint32_t forced, uint32_t row)
 /* The probe sees whether lines tear that are pushed; what is loaded from another GPU it does not see. */
 static bool line_serves(const struct peer_query *query, uint32_t direction)
 {
-    return query->line_ok && (query->link != PEER_LINK_WIRE || direction == PEER_PUSH);
+    const bool other_gpus = query->link == PEER_LINK_WIRE || query->link == PEER_LINK_NVLINK;
+    return query->line_ok && (!other_gpus || direction == PEER_PUSH);
 }
 
 static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row,
@@ -258,7 +315,7 @@ void peer_row_text(const struct peer_row *row, char *text, size_t text_bytes)
     if (row->path == PEER_PATH_PEER)
         way_text(row->algorithm, row->protocol, row->direction, 17, row->blocks, row->threads, row->pieces,
                  way, sizeof way);
-    snprintf(text, text_bytes, "%-5s %-20s %-5s %-8s %s", link_names[row->link], set_name(row->collective),
+    snprintf(text, text_bytes, "%-6s %-20s %-5s %-8s %s", link_names[row->link], set_name(row->collective),
              ranks, bytes, way);
 }
 
@@ -352,7 +409,7 @@ bool peer_row_parse(const char *text, struct peer_row *row, char *why, size_t wh
     row->collective = parse_set(collective);
     row->path = strcmp(way, "nccl") == 0 ? PEER_PATH_NCCL : PEER_PATH_PEER;
     if (row->link == PEER_N_LINKS)
-        what = "LINK is none of host, local, wire, shm";
+        what = "LINK is none of host, local, wire, shm, nvlink";
     else if (row->collective == PEER_N_COLLECTIVES && strcmp(collective, set_name(EVERY)) != 0)
         what = "COLLECTIVE is none that `peer_info --table' shows";
     else if (!parse_ranks(ranks, row))
@@ -401,7 +458,7 @@ static void print_rows(FILE *to, const struct peer_row *first, size_t n)
 
 void peer_select_print(FILE *to, const struct peer_table *table)
 {
-    fprintf(to, "#%-4s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
+    fprintf(to, "#%-5s %-20s %-5s %-8s %-17s %s\n", "link", "collective", "ranks", "up to", "algorithm",
             "blocks x threads, at most / pieces, at least");
     print_rows(to, table->rows, table->nrows);
     if (table->nrows > 0)

@@ -100,6 +100,7 @@ static int prove(struct peer_comm *comm, char *why, size_t why_bytes)
     if (status == PEER_SUCCESS)
         status = peer_vote(comm->boot, make_clean(comm, comm->config.epoch_start));
     peers->ok = ok && status == PEER_SUCCESS;
+    comm->link = peer_figures_link(comm->link, &comm->figures);
     return status;
 }
 

@@ -128,6 +128,17 @@ static void test_together(void)
     }
 }
 
+static void links(void)
+{
+    struct peer_figures f = {.known = true, .store_gbs = 300, .all_store_gbs = 200};
+    TEST_INT(peer_figures_link(PEER_LINK_WIRE, &f), PEER_LINK_NVLINK);
+    TEST_INT(peer_figures_link(PEER_LINK_LOCAL, &f), PEER_LINK_LOCAL);
+    f.all_store_gbs = 40; /* some pairs only */
+    TEST_INT(peer_figures_link(PEER_LINK_WIRE, &f), PEER_LINK_WIRE);
+    f = (struct peer_figures){.store_gbs = 300, .all_store_gbs = 200};
+    TEST_INT(peer_figures_link(PEER_LINK_WIRE, &f), PEER_LINK_WIRE);
+}
+
 /* ---- Islands ------------------------------------------------------------------------------------------------- */
 
 /* A distance of `near` within an island and `far` between them, each up to `noise` longer, by chance. */
@@ -223,6 +234,7 @@ static void test_measured(void)
 
 int main(void)
 {
+    links();
     test_rounds();
     test_targets();
     test_pairs();

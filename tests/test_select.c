@@ -32,7 +32,8 @@ static void check_peer_plan(const struct peer_query *q, const struct peer_plan *
         TEST_TRUE(plan->protocol != PEER_PROTO_LINE);
     if (plan->algorithm == PEER_ALGO_STAGED)
         TEST_TRUE(plan->protocol == PEER_PROTO_FLAG && plan->direction == PEER_PUSH);
-    else if (q->protocol == PEER_PROTO_LINE && q->link == PEER_LINK_WIRE && plan->direction == PEER_PULL)
+    else if (q->protocol == PEER_PROTO_LINE && (q->link == PEER_LINK_WIRE || q->link == PEER_LINK_NVLINK) &&
+             plan->direction == PEER_PULL)
         TEST_INT(plan->protocol, PEER_PROTO_LL);
     else if (q->protocol != PEER_CHOICE_AUTO && (q->line_ok || q->protocol != PEER_PROTO_LINE))
         TEST_INT(plan->protocol, q->protocol);
@@ -177,8 +178,10 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     TEST_TRUE((uint64_t)c->stride * pack.staged * places <= c->slot_bytes);
     TEST_INT(c->all_at, all_at * c->stride);
     TEST_TRUE(c->ring == PEER_RING || c->ring == c->pieces);
-    /* As many pieces as asked for, but for what rounding up to whole packs takes. */
-    TEST_TRUE(c->pieces <= 1 || (uint64_t)c->stride <= (c->npacks + parts - 1) / parts / c->pieces + 1);
+    /* As many pieces as asked for, but for what rounding up to whole packs and to where runs begin takes. */
+    TEST_TRUE(c->pieces <= 1 ||
+              (uint64_t)c->stride <=
+                  peer_run_of(peer_run_of((c->npacks + parts - 1) / parts) / c->pieces + 1));
     TEST_TRUE(slots * c->slot_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     TEST_INT(c->slot_bytes % 16, 0);
     /* Calls of one piece may take turns in the half: every turn's place lies in it. */

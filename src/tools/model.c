@@ -74,8 +74,8 @@ bool model_set(struct peer_machine *machine, const char *word, char *why, size_t
             at += snprintf(why + at, why_bytes - (size_t)at, ", %s", peer_figure_names[i].name);
     } else {
         snprintf(why, why_bytes,
-                 "%s: a link is host, local, wire or shm, a count is 1 to %d, a figure more than 0", word,
-                 PEER_MAX_PEERS);
+                 "%s: a link is host, local, wire, shm or nvlink, a count is 1 to %d, a figure more than 0",
+                 word, PEER_MAX_PEERS);
     }
     return false;
 }

@@ -3,7 +3,7 @@
  * A way is a row; it is in force while it is the communicator's only row of PEER_TABLE. For each size every way gets
  * a few short runs, one that is hopeless but one; then the fastest and the one that selection picked by itself run
  * in turns. A way that was far behind at two sizes in a row, and farther at the second, is not tried at larger ones, and ways that differ in their
- * grids alone not where two of them, a middling and a large one, are hopeless. Decisions follow from times
+ * grids alone not where three of them, a middling, a large and a small one, are hopeless. Decisions follow from times
  * that all ranks got from one reduction, so all ranks take the same. */
 #include "config.h"
 #include "perf.h"
@@ -19,14 +19,15 @@
 #define PILOT_US     5e2 /* when calls have run so long their speed is known */
 #define MAX_CALLS    4096
 #define RUNS         3
-#define HOPELESS     1.5  /* times the best so far: it gets no more runs, nor is it cut into pieces */
-#define SCOUTS       2    /* grids of one kind of way; */
-#define SCOUTS_SLOW  2.0  /* if all take so many times the best, no other is tried */
-#define SLOW         3.0  /* times the best: slow */
-#define SLOW_SIZES   2    /* slow at so many in a row: tried no more */
-#define FINALISTS    4    /* and the pick */
-#define LAUNCH_US    100  /* a call that takes so long is hopeless or not whether or not it is in a graph, */
-#define LONG_US      1000 /* and one that takes so long is as good as in one */
+#define HOPELESS     1.5   /* times the best so far: it gets no more runs, nor is it cut into pieces */
+#define SLOW_FROM    65536 /* bytes: shorter messages tell of latencies alone */
+#define SCOUTS       3     /* grids of one kind of way; */
+#define SCOUTS_SLOW  2.0   /* if all take so many times the best, no other is tried */
+#define SLOW         3.0   /* times the best: slow */
+#define SLOW_SIZES   2     /* slow at so many in a row: tried no more */
+#define FINALISTS    4     /* and the pick */
+#define LAUNCH_US    100   /* a call that takes so long is hopeless or not whether or not it is in a graph, */
+#define LONG_US      1000  /* and one that takes so long is as good as in one */
 #define PIECES_ABOVE 262144
 
 static struct tune tune;
@@ -350,10 +351,10 @@ static void settle(const double *before, double *us)
                 us[way] = us[other];
 }
 
-static void count_slow(const double *us)
+static void count_slow(const double *us, size_t bytes)
 {
     for (int way = 0; way < tune.nways; way++)
-        if (us[way] >= 0) {
+        if (us[way] >= 0 && bytes >= SLOW_FROM) {
             const double ratio = us[way] / us[state.best];
             const bool slower = state.slow[way] == 0 || ratio >= state.ratio[way];
             state.slow[way] = ratio > SLOW && slower ? state.slow[way] + 1 : ratio > SLOW;
@@ -402,7 +403,7 @@ void perf_tune(struct perf *perf, const struct perf_case *c)
     final(perf, c, ways, finalists(way, us, ways), us);
     settle(before, us);
     state.best = fastest(us);
-    count_slow(us);
+    count_slow(us, c->bytes);
     print_size(perf, c, &query, &pick, us[way], us[state.best], tried);
     tune.nbytes[tune.nsizes++] = query.nbytes;
     state.last = *c;
