@@ -33,6 +33,10 @@
 #define PUSH(...)      ROW(__VA_ARGS__, PUSH, 1)
 #define PIECES(n, ...) ROW(__VA_ARGS__, PUSH, n)
 #define PULL(n, ...)   ROW(__VA_ARGS__, PULL, n)
+#define BY_NCCL(...)                                                                                         \
+    {                                                                                                        \
+        __VA_ARGS__, .path = PEER_PATH_NCCL                                                                  \
+    }
 
 static const struct peer_row rows[] = {
     /* Two and more ranks on two cores, see docs/results. */
@@ -55,13 +59,12 @@ static const struct peer_row rows[] = {
     PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 3, 3, ANY_BYTES, TWOSHOT, FLAG, 64, 256),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 4, 4, 640 * KIB, TWOSHOT, LINE, 64, 256),
     PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 4, 4, 1536 * KIB, ONESHOT, FLAG, 64, 256),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 4, 4, 6 * MIB, TWOSHOT, FLAG, 64, 256),
-    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 4, 4, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 4, 4, ANY_BYTES, TWOSHOT, FLAG, 64, 256),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 6 * KIB, ONESHOT, LL, 16, 128),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 96 * KIB, ONESHOT, LINE, 16, 256),
     PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 384 * KIB, TWOSHOT, LINE, 16, 256),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 6 * MIB, TWOSHOT, FLAG, 16, 256),
-    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 128),
+    PUSH(LOCAL, PEER_COLL_ALLREDUCE, 5, 16, 768 * KIB, TWOSHOT, FLAG, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 5, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 256),
     PUSH(LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 16, 512),
     PUSH(LOCAL, EVERY, 2, 16, 512, ONESHOT, LL, 16, 128),
@@ -129,15 +132,31 @@ static const struct peer_row rows[] = {
     PULL(1, SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
     PULL(1, SHM, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
     PULL(1, SHM, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 256 * KIB, ONESHOT, LINE, 64, 256),
-    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 4, 32 * KIB, ONESHOT, LINE, 32, 256),
-    PUSH(NVL, PEER_COLL_ALLREDUCE, 5, 16, 8 * KIB, ONESHOT, LINE, 16, 256),
-    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 16, 256 * KIB, TWOSHOT, LINE, 32, 256),
-    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
+    /* Four H200s joined by NVLink; of more ranks computed. What NCCL has more channels for is its own from some MiB on. */
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 24 * KIB, ONESHOT, LINE, 64, 128),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 384 * KIB, ONESHOT, LINE, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 3 * MIB, ONESHOT, FLAG, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 6 * MIB, TWOSHOT, FLAG, 64, 512),
+    PULL(1, NVL, PEER_COLL_ALLREDUCE, 2, 2, 12 * MIB, ONESHOT, FLAG, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 16, 1536, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 4, 24 * KIB, ONESHOT, LL, 64, 128),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 4, 192 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 3, 384 * KIB, ONESHOT, LINE, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 5, 16, 64 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 16, 768 * KIB, TWOSHOT, LINE, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 3, 3, 3 * MIB, TWOSHOT, FLAG, 64, 512),
+    PULL(1, NVL, PEER_COLL_ALLREDUCE, 3, 3, 6 * MIB, TWOSHOT, FLAG, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLREDUCE, 4, 16, 6 * MIB, TWOSHOT, FLAG, 64, 512),
+    BY_NCCL(NVL, PEER_COLL_ALLREDUCE, 2, 16, ANY_BYTES),
+    PULL(1, NVL, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 64, 512),
+    PULL(1, NVL, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
     PUSH(NVL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
-    PUSH(NVL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
+    PUSH(NVL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
     PUSH(NVL, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 32, 256),
-    PUSH(NVL, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
+    PUSH(NVL, WHOLE, 2, 2, 4 * MIB, ONESHOT, FLAG, 64, 512),
+    PUSH(NVL, WHOLE, 3, 16, 4 * MIB, TWOSHOT, FLAG, 64, 512),
+    BY_NCCL(NVL, WHOLE, 2, 16, ANY_BYTES),
     PUSH(NVL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
 };
 
@@ -165,7 +184,8 @@ static const struct peer_row *row_among(const struct peer_row *among, size_t n,
         const struct peer_row *row = &among[i];
         if (row->link == query->link && in_set(row->collective, query->collective) &&
             row->min_ranks <= query->nranks && query->nranks <= row->max_ranks &&
-            query->nbytes <= row->max_bytes && (row->path != PEER_PATH_NCCL || query->nccl_ok))
+            query->nbytes <= row->max_bytes &&
+            (row->path != PEER_PATH_NCCL || (query->nccl_ok && query->algorithm == PEER_CHOICE_AUTO)))
             return row;
     }
     return NULL;

@@ -44,6 +44,7 @@ test_perf_json() {
     cp "$out" "$folder/json"
     if command -v python3 >/dev/null; then good '"size": 64' -- python3 -m json.tool "$folder/json"; fi
     bad 1 'neither --json nor --plot' "$perf" allreduce --tune="$folder/tuned" --json
+    bad 1 'goes with none' "$perf" allreduce --phases --json
 }
 
 # Two curves in each of two plots; or the word that gnuplot is missing.
@@ -78,7 +79,6 @@ test_perf_phases() {
         fi
     done
     bad 1 'a barrier has none' "$perf" barrier --phases
-    bad 1 'goes with none' "$perf" allreduce --phases --json
     bad 1 'transport self serves' "$perf" allreduce --phases
 }
 

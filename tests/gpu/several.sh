@@ -14,6 +14,7 @@
 #   FACTOR       from one size of a sweep to the next, 4 by default; the sweeps go from 8 bytes to 64 MiB
 #   SOAK         seconds, 120 by default
 #   TESTS        patterns of names in tests/list; by default all that need no more ranks than there are GPUs
+#   PARTS        of what follows the build: machine tests sweeps step tune soak, all by default
 # NVLink multicast stays off.
 
 set -uo pipefail
@@ -59,22 +60,35 @@ on() { # N PROGRAM ARGUMENT...
     timeout --foreground -k 10 180 $MPI_LAUNCH "$@" </dev/null
 }
 
+wanted() {
+    case " ${PARTS:-machine tests sweeps step tune soak} " in
+    *" $1 "*) ;;
+    *) return 1 ;;
+    esac
+}
+
 # ---- The machine
 
-{
+machine() {
     nvidia-smi --query-gpu=index,name,pci.bus_id,driver_version,pcie.link.gen.max,pcie.link.width.current --format=csv
     nvidia-smi topo -m
     src/tools/peer_info
     on "$gpus" src/tools/peer_info --check
-} >"$results/machine.txt" 2>&1
-on "$gpus" src/tools/peer_info --matrix >"$results/matrix.txt" 2>&1 || fail "peer_info --matrix"
-say "machine: $(grep -c . "$results/machine.txt") lines; $(tail -n 1 "$results/machine.txt")"
+}
+
+if wanted machine; then
+    machine >"$results/machine.txt" 2>&1
+    on "$gpus" src/tools/peer_info --matrix >"$results/matrix.txt" 2>&1 || fail "peer_info --matrix"
+    say "machine: $(grep -c . "$results/machine.txt") lines; $(tail -n 1 "$results/machine.txt")"
+fi
 
 # ---- Tests
 
-names=$(awk -v most="$gpus" '/^[a-z]/ && $2 <= most {print $1}' ../tests/list | xargs)
-make -s check-gpu RUN="${TESTS:-$names}" >"$results/tests.txt" 2>&1 || fail "tests"
-say "tests: $(tail -n 2 "$results/tests.txt" | grep passed)"
+if wanted tests; then
+    names=$(awk -v most="$gpus" '/^[a-z]/ && $2 <= most {print $1}' ../tests/list | xargs)
+    make -s check-gpu RUN="${TESTS:-$names}" >"$results/tests.txt" 2>&1 || fail "tests"
+    say "tests: $(tail -n 2 "$results/tests.txt" | grep passed)"
+fi
 
 # ---- Sweeps
 
@@ -88,24 +102,30 @@ sweep() { # TRANSPORT RANKS COLLECTIVE
     grep -E '^# (rank|nccl|device)' "$work/rows" >"$results/perf-head.txt"
 }
 
-: >"$results/perf.txt"
+if wanted sweeps; then : >"$results/perf.txt"; fi
 for n in $ranks; do
+    wanted sweeps || break
     for collective in ${COLLECTIVES:-$all}; do sweep ipc "$n" "$collective"; done
     for collective in ${SHM_COLLECTIVES:-$all}; do sweep shm "$n" "$collective"; done
     PEER_TRANSPORT=auto on "$n" src/tools/peer_perf allreduce -b 43008 -e 43008 -d bf16 -N 5 --compare nccl 2>&1 |
         grep -vE '^ *#|^$' | sed "s/^/auto $n allreduce /" >>"$results/perf.txt"
 done
-say "sweeps: $(grep -c . "$results/perf.txt") rows"
+if wanted sweeps; then say "sweeps: $(grep -c . "$results/perf.txt") rows"; fi
 
 # ---- A step, a tuned table, the soak
 
 for n in $ranks; do
+    wanted step || break
     on "$n" mpi-examples/verify_step >>"$results/step.txt" 2>&1 || fail "verify_step on $n ranks"
+done
+for n in $ranks; do
+    wanted tune || break
     on "$n" src/tools/peer_perf allreduce -b 8 -e 64M -d bf16 --tune="$results/table-$n.txt" >>"$results/tune.txt" 2>&1 ||
         fail "peer_perf --tune on $n ranks"
+    say "table for $n ranks: $(grep -c '^[a-z]' "$results/table-$n.txt") rows"
 done
-say "steps and table: $(grep -c '^[a-z]' "$results"/table-*.txt | xargs) rows"
 
+wanted soak || SOAK=0
 end=$((SECONDS + ${SOAK:-120}))
 rounds=0
 while [ $SECONDS -lt $end ] && [ "$failures" -lt 10 ]; do
