@@ -152,7 +152,7 @@ PEER_FN Part part_of(const Block &b, const peer_probe_step &step)
 /* Whether this rank is a target of rank r. */
 PEER_FN bool is_target(const Block &b, const peer_probe_step &step, uint32_t r, uint32_t stage)
 {
-    return (peer_probe_targets(step.pattern, r, b.c.nranks, stage) >> b.c.rank & 1) != 0;
+    return (peer_probe_targets(&step, r, b.c.nranks, stage) >> b.c.rank & 1) != 0;
 }
 
 /* In rank r's slab. */
@@ -318,7 +318,7 @@ PEER_FN bool flags_to_and_fro(Block &b, const peer_probe_step &step, uint32_t st
 template <class Merge>
 PEER_FN bool act(Block &b, const peer_probe_step &step, uint32_t stage, uint32_t &wrong, Merge merge)
 {
-    const uint32_t targets = peer_probe_targets(step.pattern, b.c.rank, b.c.nranks, stage);
+    const uint32_t targets = peer_probe_targets(&step, b.c.rank, b.c.nranks, stage);
     bool ok = true;
     if (step.kind == PEER_PROBE_FLAGS) {
         uint32_t partner = peer_probe_partner(b.c.rank, b.c.nranks, stage / 2);

@@ -28,6 +28,7 @@ enum peer_probe_pattern {
     PEER_PROBE_PAIRS, /* disjoint pairs, one way in even stages and the other way in odd ones */
     PEER_PROBE_ALL,   /* everybody with all peers */
     PEER_PROBE_RING,  /* everybody with the next rank */
+    PEER_PROBE_SETS,  /* everybody with the ranks of its set */
     PEER_PROBE_STAGED /* everybody with the rank that is (stage mod (nranks - 1)) + 1 further on */
 };
 
@@ -36,9 +37,10 @@ struct peer_probe_step {
     uint32_t pattern; /* enum peer_probe_pattern */
     uint32_t tag;     /* of the first flag */
     uint32_t stages;
-    uint32_t repeats;   /* of the data within a stage; of a flag to and fro */
-    uint32_t bytes;     /* for each peer, a multiple of 64 */
-    uint64_t budget_ns; /* a stage repeats no more when so much time has passed */
+    uint32_t repeats;              /* of the data within a stage; of a flag to and fro */
+    uint32_t bytes;                /* for each peer, a multiple of 64 */
+    uint64_t budget_ns;            /* a stage repeats no more when so much time has passed */
+    uint32_t sets[PEER_MAX_PEERS]; /* PEER_PROBE_SETS: bit r of a rank's, which is not in its own */
     /* Faults that tests ask for: bit r where this rank does wrong by rank r. */
     uint32_t wrong;  /* data that are not what they should be */
     uint32_t unseen; /* a flag that is not set */
@@ -89,10 +91,13 @@ PEER_BOTH uint32_t peer_probe_partner(uint32_t rank, uint32_t nranks, uint32_t r
 }
 
 /* The ranks that `rank` stores to, or loads from, in a stage: bit r. */
-PEER_BOTH uint32_t peer_probe_targets(uint32_t pattern, uint32_t rank, uint32_t nranks, uint32_t stage)
+PEER_BOTH uint32_t peer_probe_targets(const struct peer_probe_step *step, uint32_t rank, uint32_t nranks,
+                                      uint32_t stage)
 {
     uint32_t all = (1u << nranks) - 1, partner;
-    switch (pattern) {
+    switch (step->pattern) {
+    case PEER_PROBE_SETS:
+        return step->sets[rank];
     case PEER_PROBE_ALL:
         return all & ~(1u << rank);
     case PEER_PROBE_RING:

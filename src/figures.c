@@ -34,7 +34,7 @@ void peer_figures_pairs(const struct peer_verdict *all, int size, const struct p
             int round = (int)s / 2;
             uint32_t target = peer_probe_partner((uint32_t)r, (uint32_t)size, (uint32_t)round);
             float *entry, value;
-            if (peer_probe_targets(step->pattern, (uint32_t)r, (uint32_t)size, s) == 0 || stage->amount == 0)
+            if (peer_probe_targets(step, (uint32_t)r, (uint32_t)size, s) == 0 || stage->amount == 0)
                 continue;
             entry = &matrix[r][target];
             if (step->kind == PEER_PROBE_FLAGS)
@@ -114,6 +114,34 @@ enum peer_link peer_figures_link(enum peer_link link, const struct peer_figures 
     return link == PEER_LINK_WIRE && faster ? PEER_LINK_NVLINK : link;
 }
 
+/* The longest flag between ranks of one island, or of different ones; `otherwise` if there are none such. */
+static double longest_flag(const struct peer_matrices *m, const struct peer_grouping *g, bool within,
+                           double otherwise)
+{
+    double longest = 0;
+    for (uint32_t a = 0; a < g->nranks; a++)
+        for (uint32_t b = 0; b < g->nranks; b++)
+            if (a != b && (g->island[a] == g->island[b]) == within && m->flag_us[a][b] > longest)
+                longest = m->flag_us[a][b];
+    return longest > 0 ? longest : otherwise;
+}
+
+void peer_figures_islands(struct peer_figures *figures, const struct peer_matrices *matrices,
+                          const struct peer_grouping *grouping)
+{
+    const double flag = peer_figures_median(matrices->flag_us, (int)grouping->nranks);
+    struct peer_call call = {.nranks = grouping->nranks};
+    peer_set_islands(&call, grouping->island, grouping->n);
+    figures->islands = grouping->n;
+    figures->columns = call.islands.columns;
+    figures->near_flag_us = longest_flag(matrices, grouping, true, flag);
+    figures->far_flag_us = longest_flag(matrices, grouping, false, flag);
+    if (figures->near_store_gbs == 0)
+        figures->near_store_gbs = figures->all_store_gbs;
+    if (figures->far_store_gbs == 0)
+        figures->far_store_gbs = figures->all_store_gbs;
+}
+
 const struct peer_figure_name peer_figure_names[PEER_N_FIGURES] = {
     {"flag_us", offsetof(struct peer_figures, flag_us)},
     {"store_gbs", offsetof(struct peer_figures, store_gbs)},
@@ -122,6 +150,12 @@ const struct peer_figure_name peer_figure_names[PEER_N_FIGURES] = {
     {"all_load_gbs", offsetof(struct peer_figures, all_load_gbs)},
     {"ring_store_gbs", offsetof(struct peer_figures, ring_store_gbs)},
     {"staged_store_gbs", offsetof(struct peer_figures, staged_store_gbs)},
+    {"islands", offsetof(struct peer_figures, islands)},
+    {"columns", offsetof(struct peer_figures, columns)},
+    {"near_flag_us", offsetof(struct peer_figures, near_flag_us)},
+    {"far_flag_us", offsetof(struct peer_figures, far_flag_us)},
+    {"near_store_gbs", offsetof(struct peer_figures, near_store_gbs)},
+    {"far_store_gbs", offsetof(struct peer_figures, far_store_gbs)},
 };
 
 void peer_figures_text(const struct peer_figures *f, char *text, size_t text_bytes)

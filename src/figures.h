@@ -19,6 +19,9 @@ double peer_figures_together(const struct peer_verdict *all, int size, const str
 /* The figures that follow from the matrices, and from the other figures. */
 void peer_figures_settle(struct peer_figures *figures, const struct peer_matrices *matrices, int size,
                          enum peer_link link);
+/* The figures of islands, from those of all; near_store_gbs and far_store_gbs may have been measured before. */
+void peer_figures_islands(struct peer_figures *figures, const struct peer_matrices *matrices,
+                          const struct peer_grouping *grouping);
 /* The median over all pairs. */
 double peer_figures_median(const float matrix[PEER_MAX_PEERS][PEER_MAX_PEERS], int size);
 

@@ -80,7 +80,7 @@ struct peer_probe_fault {
 
 /* Ranks in islands: island[r] is r's number; islands are numbered in the order of their lowest ranks. */
 struct peer_grouping {
-    uint32_t nranks; /* 0: nothing is known */
+    uint32_t nranks; /* 0, of the setting: auto */
     uint32_t n;      /* islands; 1: all ranks are in one */
     uint8_t island[PEER_MAX_PEERS];
 };
@@ -153,7 +153,10 @@ struct peer_figures {
     double all_store_gbs, all_load_gbs; /* what each rank gets in all when all go to all peers at once */
     double ring_store_gbs;              /* each rank to the next one only */
     double staged_store_gbs; /* each to one at a time, and from one: all peers in turn, waits not counted */
-    bool push_collapsed;     /* stores fall off when all store at once, loads don't: pull */
+    double islands, columns; /* that the ranks form; ranks of the largest */
+    double near_flag_us, far_flag_us;     /* the longest within an island, and to another; if there is one */
+    double near_store_gbs, far_store_gbs; /* each to its own island; to its owners in others */
+    bool push_collapsed;                  /* stores fall off when all store at once, loads don't: pull */
 };
 
 /* A row of a selection table: the first serves whose link and collective are the query's, whose range holds its
@@ -375,7 +378,7 @@ struct peer_figure_name {
     const char *name;
     size_t offset; /* in struct peer_figures */
 };
-#define PEER_N_FIGURES 7
+#define PEER_N_FIGURES 13
 extern const struct peer_figure_name peer_figure_names[PEER_N_FIGURES];
 
 /* What joins GPUs with such figures: PEER_LINK_WIRE or PEER_LINK_NVLINK; other links stay what they are. */

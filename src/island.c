@@ -102,14 +102,12 @@ int peer_islands_measured(const struct peer_matrices *matrices, int size, uint8_
 void peer_islands_settle(struct peer_comm *comm)
 {
     struct peer_grouping *g = &comm->grouping;
+    const bool measured = comm->size > 1 && comm->size <= PEER_MAX_PEERS && comm->matrices.flag_us[0][1] > 0;
     if (comm->config.islands.nranks == (uint32_t)comm->size) {
         *g = comm->config.islands;
         return;
     }
     memset(g, 0, sizeof *g);
-    g->n = 1;
-    if (!comm->figures.known)
-        return;
     g->nranks = (uint32_t)comm->size;
-    g->n = (uint32_t)peer_islands_measured(&comm->matrices, comm->size, g->island);
+    g->n = measured ? (uint32_t)peer_islands_measured(&comm->matrices, comm->size, g->island) : 1;
 }

@@ -1,4 +1,4 @@
-/* The cost model: T = T0 + rounds x latency + bytes / rate. An algorithm is told as one or two steps, in each of
+/* The cost model: T = T0 + rounds x latency + bytes / rate. An algorithm is told as one to three steps, in each of
  * which all ranks send and then wait; what a step costs follows from its bytes and from how they travel. Each algorithm
  * is one function and one line of `algorithms`. Times are microseconds, rates GB/s (10^9 bytes). */
 #include "model.h"
@@ -43,11 +43,20 @@ static const struct {
 #define NCCL_HOP  1.0
 /* It has to be faster by what the model errs of it: it promises less of its results. */
 #define NCCL_MARGIN 1.25
+/* So has island, of which no published measurement tells the rates between islands. */
+#define ISLAND_MARGIN 1.25
+
+/* Bytes of a partial sum for a byte of data: bf16 and fp16 are added up in fp32. */
+#define SUM_WIDTH 2
 
 /* ---- Steps of the algorithms ---------------------------------------------------------------------------- */
 
+/* Between whom data go in a step: all ranks, those of an island, or those that own a column in different ones. */
+enum level { ALL_RANKS, NEAR, FAR };
+
 /* Bytes of data of one step. */
 struct step {
+    enum level level;
     double sends;      /* of the rank that sends the most, counted once for each reader */
     double once;       /* of these, what is written if all that is read by several is written once */
     double gets;       /* of the rank that gets the most */
@@ -55,16 +64,16 @@ struct step {
     bool one_receiver; /* or nobody else gets anything */
 };
 
-#define MOST_STEPS 2
+#define MOST_STEPS 3
 
 /* Returns the number of steps, 0 if the collective does not go so. */
-typedef int steps_of(enum peer_collective collective, double nranks, double bytes,
+typedef int steps_of(const struct peer_machine *m, enum peer_collective collective, double bytes,
                      struct step steps[MOST_STEPS]);
 
-static int oneshot(enum peer_collective collective, double nranks, double bytes,
+static int oneshot(const struct peer_machine *m, enum peer_collective collective, double bytes,
                    struct step steps[MOST_STEPS])
 {
-    const double others = (nranks - 1) * bytes;
+    const double nranks = m->nranks, others = (nranks - 1) * bytes;
     switch (collective) {
     case PEER_COLL_BARRIER:
         steps[0] = (struct step){.sends = 0};
@@ -91,10 +100,10 @@ static int oneshot(enum peer_collective collective, double nranks, double bytes,
 }
 
 /* A reduce is an all-reduce whose results but one are not kept, a broadcast two calls: scatter and all-gather. */
-static int twoshot(enum peer_collective collective, double nranks, double bytes,
+static int twoshot(const struct peer_machine *m, enum peer_collective collective, double bytes,
                    struct step steps[MOST_STEPS])
 {
-    const double part = bytes / nranks, others = (nranks - 1) * part;
+    const double nranks = m->nranks, part = bytes / nranks, others = (nranks - 1) * part;
     const struct step gather = {.sends = others, .once = part, .gets = others};
     if (collective == PEER_COLL_BCAST && nranks > 2)
         steps[0] = (struct step){.sends = others, .once = others, .gets = part, .one_sender = true};
@@ -106,10 +115,26 @@ static int twoshot(enum peer_collective collective, double nranks, double bytes,
     return 2;
 }
 
+/* Scatter and gather go to every column's owner in the island, partial sums from owner to owner. */
+static int island(const struct peer_machine *m, enum peer_collective collective, double bytes,
+                  struct step steps[MOST_STEPS])
+{
+    const struct peer_figures *f = &m->figures;
+    const double column = f->columns > 0 ? bytes / f->columns : 0, others = bytes - column;
+    const double sums = SUM_WIDTH * (f->islands - 1) * column;
+    if (f->islands < 2 || (collective != PEER_COLL_ALLREDUCE && collective != PEER_COLL_REDUCE))
+        return 0;
+    steps[0] = (struct step){.level = NEAR, .sends = others, .once = others, .gets = others};
+    steps[1] = (struct step){.level = FAR, .sends = sums, .once = sums, .gets = sums};
+    steps[2] = (struct step){.level = NEAR, .sends = others, .once = column, .gets = others};
+    return 3;
+}
+
 /* Those without a line here are not predicted, and so not chosen. */
 static steps_of *const algorithms[PEER_N_ALGORITHMS] = {
     [PEER_ALGO_ONESHOT] = oneshot,
     [PEER_ALGO_TWOSHOT] = twoshot,
+    [PEER_ALGO_ISLAND] = island,
 };
 
 /* ---- What a step costs ---------------------------------------------------------------------------------- */
@@ -137,6 +162,22 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
+static double flag_of(const struct peer_figures *f, enum level level)
+{
+    return level == NEAR ? f->near_flag_us : level == FAR ? f->far_flag_us : f->flag_us;
+}
+
+static double all_stores_of(const struct peer_figures *f, enum level level)
+{
+    return level == NEAR ? f->near_store_gbs : level == FAR ? f->far_store_gbs : f->all_store_gbs;
+}
+
+/* Peers of a rank in a step. */
+static double peers_of(const struct peer_machine *m, enum level level)
+{
+    return (level == NEAR ? m->figures.columns : level == FAR ? m->figures.islands : m->nranks) - 1;
+}
+
 /* Time of a step's writes and reads on the link. */
 struct traffic {
     double writes, reads;
@@ -152,12 +193,12 @@ static struct traffic traffic_of(const struct peer_machine *m, const struct peer
     struct traffic t = {0, 0};
     if (m->link != PEER_LINK_WIRE) { /* the staging is nobody's own: data are written there, and read there */
         t.writes = bytes_us((pull ? s->once : s->sends) * times,
-                            rate_of(s->one_sender, f->store_gbs, f->all_store_gbs));
+                            rate_of(s->one_sender, f->store_gbs, all_stores_of(f, s->level)));
         t.reads = bytes_us(s->gets * times, rate_of(s->one_receiver, f->load_gbs, f->all_load_gbs));
     } else if (pull) {
         t.reads = bytes_us(busiest, rate_of(one_way, f->load_gbs, f->all_load_gbs));
     } else {
-        t.writes = bytes_us(busiest, rate_of(one_way, f->store_gbs, f->all_store_gbs));
+        t.writes = bytes_us(busiest, rate_of(one_way, f->store_gbs, all_stores_of(f, s->level)));
     }
     return t;
 }
@@ -171,9 +212,9 @@ static const struct constants *constants_of(enum peer_link link)
 static double round_us(const struct peer_machine *m, const struct peer_way *way, const struct step *s)
 {
     const struct constants *k = constants_of(m->link);
-    const double flag = m->figures.flag_us, trip = read_trip[m->link] * flag;
+    const double flag = flag_of(&m->figures, s->level), trip = read_trip[m->link] * flag;
     const bool pull = way->direction == PEER_PULL && s->sends > 0;
-    double us = k->round + k->peer * (m->nranks - 2) + flag;
+    double us = k->round + k->peer * (peers_of(m, s->level) - 1) + flag;
     if (s->sends == 0)
         return us;
     if (protocols[way->protocol].fence)
@@ -189,9 +230,7 @@ static double peer_us(const struct peer_machine *m, enum peer_collective collect
     const struct constants *k = constants_of(m->link);
     struct step steps[MOST_STEPS];
     struct traffic all = {0, 0};
-    int n = algorithms[way->algorithm] != NULL
-                ? algorithms[way->algorithm](collective, m->nranks, bytes, steps)
-                : 0;
+    int n = algorithms[way->algorithm] != NULL ? algorithms[way->algorithm](m, collective, bytes, steps) : 0;
     const int kernels = collective == PEER_COLL_BCAST ? n : 1;
     double us = kernels * (k->start + k->share * (m->gpu_ranks - 1)) + (bytes > 0 ? k->data : 0);
     if (n == 0)
@@ -248,7 +287,8 @@ static const struct peer_way ways[] = {
     PEER_WAY(ONESHOT, LINE, PUSH, 1), PEER_WAY(ONESHOT, FLAG, PUSH, 1), PEER_WAY(TWOSHOT, LINE, PUSH, 1),
     PEER_WAY(TWOSHOT, FLAG, PUSH, 1), PEER_WAY(ONESHOT, LINE, PULL, 1), PEER_WAY(ONESHOT, FLAG, PULL, 1),
     PEER_WAY(TWOSHOT, LINE, PULL, 1), PEER_WAY(TWOSHOT, FLAG, PULL, 1), PEER_WAY(ONESHOT, FLAG, PULL, 8),
-    PEER_WAY(TWOSHOT, FLAG, PULL, 8), {.path = PEER_PATH_NCCL},
+    PEER_WAY(TWOSHOT, FLAG, PULL, 8), PEER_WAY(ISLAND, LINE, PUSH, 1),  PEER_WAY(ISLAND, FLAG, PUSH, 1),
+    {.path = PEER_PATH_NCCL},
 };
 #define WAYS (sizeof ways / sizeof ways[0])
 #define NCCL (WAYS - 1)
@@ -332,6 +372,8 @@ static size_t fastest(const struct peer_machine *m, enum peer_collective collect
             (collective == PEER_COLL_ALLTOALLV && ways[i].protocol != PEER_PROTO_FLAG))
             continue;
         us = peer_model_us(m, collective, &ways[i], bytes);
+        if (ways[i].algorithm == PEER_ALGO_ISLAND)
+            us *= ISLAND_MARGIN;
         if (us < *least) {
             *least = us;
             best = i;

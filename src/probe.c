@@ -171,7 +171,8 @@ static int verify(struct probe *p, uint32_t rounds, bool *line_ok)
 static void set_amount(const struct probe *p, struct peer_probe_step *step)
 {
     const uint32_t size = (uint32_t)p->comm->size;
-    const uint32_t targets = step->pattern == PEER_PROBE_ALL ? size - 1 : 1;
+    const bool many = step->pattern == PEER_PROBE_ALL || step->pattern == PEER_PROBE_SETS;
+    const uint32_t targets = many ? size - 1 : 1;
     const uint64_t room = 2 * PEER_HALF_BYTES(p->comm->peers.staging, PEER_PROTO_FLAG) / size;
     uint64_t bytes = (on_host(p) ? HOST_STAGE : CUDA_PLACE) / targets;
     if (bytes > room)
@@ -208,6 +209,41 @@ static int together(struct probe *p, uint32_t kind, uint32_t pattern, double *fi
     return status;
 }
 
+/* What each rank gets when all store to their sets, as algorithm island has them: within the islands, or between them. */
+static int by_islands(struct probe *p, bool within, double *figure)
+{
+    const struct peer_grouping *g = &p->comm->grouping;
+    struct peer_probe_step step = {
+        .kind = PEER_PROBE_STORES, .pattern = PEER_PROBE_SETS, .stages = TOGETHER_ROUNDS};
+    struct peer_call call = {.nranks = g->nranks};
+    int status;
+    for (call.rank = 0; call.rank < g->nranks; call.rank++) {
+        peer_set_islands(&call, g->island, g->n);
+        step.sets[call.rank] = within ? call.islands.near & ~(1u << call.rank) : call.islands.far;
+    }
+    set_amount(p, &step);
+    status = run_step(p, &step);
+    if (status == PEER_SUCCESS && p->sane)
+        *figure = peer_figures_together(p->all, p->comm->size, &step);
+    return status;
+}
+
+static int measure_islands(struct probe *p)
+{
+    struct peer_comm *comm = p->comm;
+    struct peer_figures *f = &comm->figures;
+    int status = PEER_SUCCESS;
+    peer_islands_settle(comm);
+    if (comm->grouping.n > 1) {
+        status = by_islands(p, true, &f->near_store_gbs);
+        if (status == PEER_SUCCESS && p->sane)
+            status = by_islands(p, false, &f->far_store_gbs);
+    }
+    if (status == PEER_SUCCESS && p->sane)
+        peer_figures_islands(f, &comm->matrices, &comm->grouping);
+    return status;
+}
+
 /* Latencies and rates into the communicator, and the judgement on them. */
 static int measure(struct probe *p)
 {
@@ -238,6 +274,8 @@ static int measure(struct probe *p)
     for (size_t i = 0; i < sizeof all_at_once / sizeof all_at_once[0]; i++)
         if (status == PEER_SUCCESS && p->sane)
             status = together(p, all_at_once[i].kind, all_at_once[i].pattern, all_at_once[i].figure);
+    if (status == PEER_SUCCESS && p->sane)
+        status = measure_islands(p);
     if (status != PEER_SUCCESS || !p->sane)
         return status;
     peer_figures_settle(f, m, comm->size, comm->link);
@@ -278,7 +316,8 @@ static int run(struct probe *p, bool *line_ok)
 {
     struct peer_comm *comm = p->comm;
     const bool full = comm->config.probe == PEER_PROBE_FULL;
-    const bool cached = comm->config.probe_fault.kind == PEER_FAULT_NONE;
+    /* What is measured by a user's islands, or with faults, is not the machine's. */
+    const bool cached = comm->config.probe_fault.kind == PEER_FAULT_NONE && comm->config.islands.nranks == 0;
     int status = verify(p, full ? FULL_ROUNDS : QUICK_ROUNDS, line_ok);
     if (status == PEER_SUCCESS && p->sane && cached && !full)
         status = share_cache(comm);

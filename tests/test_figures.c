@@ -43,7 +43,8 @@ static void test_targets(void)
             for (uint32_t stage = 0; stage < stages; stage++) {
                 uint32_t taken = 0;
                 for (uint32_t r = 0; r < n; r++) {
-                    uint32_t targets = peer_probe_targets(patterns[i], r, n, stage);
+                    const struct peer_probe_step step = {.pattern = patterns[i]};
+                    uint32_t targets = peer_probe_targets(&step, r, n, stage);
                     TEST_INT(targets & taken, 0);
                     TEST_INT(targets & reached[r], 0);
                     TEST_INT(targets & (targets - 1), 0);
@@ -54,8 +55,12 @@ static void test_targets(void)
             for (uint32_t r = 0; r < n; r++)
                 TEST_INT(reached[r], ((1u << n) - 1) & ~(1u << r));
         }
-    TEST_INT(peer_probe_targets(PEER_PROBE_ALL, 1, 3, 0), 5);
-    TEST_INT(peer_probe_targets(PEER_PROBE_RING, 2, 3, 0), 1);
+    struct peer_probe_step step = {.pattern = PEER_PROBE_ALL, .sets = {2, 5, 0}};
+    TEST_INT(peer_probe_targets(&step, 1, 3, 0), 5);
+    step.pattern = PEER_PROBE_RING;
+    TEST_INT(peer_probe_targets(&step, 2, 3, 0), 1);
+    step.pattern = PEER_PROBE_SETS;
+    TEST_INT(peer_probe_targets(&step, 1, 3, 7), 5);
 }
 
 /* ---- Sanity ------------------------------------------------------------------------------------------------- */
@@ -126,6 +131,26 @@ static void test_together(void)
         TEST_INT(f.push_collapsed, machines[i].collapsed);
         TEST_INT(peer_figures_together_sane(&f, &m, 8, floor_gbs, why, sizeof why), machines[i].sane);
     }
+}
+
+/* What between which ranks is longest, and the rates of all where none have been measured. */
+static void islands_of(void)
+{
+    const struct peer_grouping grouping = {4, 2, {0, 0, 0, 1}}, one = {4, 1, {0}};
+    struct peer_matrices m = {0};
+    struct peer_figures f = {.all_store_gbs = 20, .far_store_gbs = 7};
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++)
+            m.flag_us[a][b] = a == b ? 0 : a == 3 || b == 3 ? 1.5f : 0.5f;
+    m.flag_us[2][0] = 0.75f;
+    m.flag_us[3][1] = 2;
+    peer_figures_islands(&f, &m, &grouping);
+    TEST_TRUE(f.islands == 2 && f.columns == 3 && f.near_flag_us == 0.75 && f.far_flag_us == 2);
+    TEST_TRUE(f.near_store_gbs == 20 && f.far_store_gbs == 7);
+    f.far_store_gbs = 0;
+    peer_figures_islands(&f, &m, &one);
+    TEST_TRUE(f.islands == 1 && f.columns == 4 && f.far_store_gbs == 20);
+    TEST_TRUE(f.near_flag_us == 2 && f.far_flag_us == peer_figures_median(m.flag_us, 4));
 }
 
 static void links(void)
@@ -235,6 +260,7 @@ static void test_measured(void)
 int main(void)
 {
     links();
+    islands_of();
     test_rounds();
     test_targets();
     test_pairs();

@@ -8,6 +8,8 @@
 #include "model.h"
 #include "test.h"
 
+#define MOST_ROWS 256
+
 static const struct peer_machine usual = {
     .link = PEER_LINK_WIRE,
     .nranks = 8,
@@ -129,6 +131,39 @@ static void tiny_takes_its_flags(void)
               us_of(&usual, PEER_COLL_ALLREDUCE, "oneshot.flag", 8));
 }
 
+/* Two islands of four: scatter and gather in one, between them the partial sums of a quarter, twice as wide. The way that
+ * serves a machine whose islands are badly joined, but not one that has none. */
+static void islands(void)
+{
+    struct peer_machine m = usual;
+    struct peer_row rows[MOST_ROWS];
+    bool taken = false;
+    TEST_TRUE(isinf(us_of(&m, PEER_COLL_ALLREDUCE, "island.flag", 8)));
+    m.figures.islands = 2;
+    m.figures.columns = 4;
+    m.figures.near_flag_us = 0.65;
+    m.figures.far_flag_us = 1.1;
+    m.figures.near_store_gbs = 40;
+    m.figures.far_store_gbs = 5;
+    TEST_TRUE(close_to(us_of(&m, PEER_COLL_ALLREDUCE, "island.flag", HUGE_BYTES),
+                       (2 * 3.0 / 4 / 40 + 2.0 / 4 / 5) * HUGE_US, 1e-5));
+    TEST_TRUE(isinf(us_of(&m, PEER_COLL_ALLGATHER, "island.flag", 8)));
+    struct peer_machine far = m;
+    far.figures.far_flag_us += 1000;
+    TEST_TRUE(close_to(us_of(&far, PEER_COLL_ALLREDUCE, "island.line", 8) -
+                           us_of(&m, PEER_COLL_ALLREDUCE, "island.line", 8),
+                       1000, 1e-6));
+    m.figures.all_store_gbs = m.figures.all_load_gbs = 6; /* what the islands' link leaves to all */
+    size_t n = peer_model_rows(&m.figures, m.link, m.nranks, rows, MOST_ROWS);
+    for (size_t i = 0; i < n && i < MOST_ROWS; i++)
+        taken = taken || (rows[i].algorithm == PEER_ALGO_ISLAND && rows[i].collective == PEER_COLL_ALLREDUCE);
+    TEST_TRUE(taken);
+    m.figures.islands = 1;
+    n = peer_model_rows(&m.figures, m.link, m.nranks, rows, MOST_ROWS);
+    for (size_t i = 0; i < n && i < MOST_ROWS; i++)
+        TEST_TRUE(rows[i].algorithm != PEER_ALGO_ISLAND);
+}
+
 static void impossible(void)
 {
     struct peer_machine m = usual;
@@ -181,8 +216,6 @@ static void crossings(void)
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
-
-#define MOST_ROWS 256
 
 static struct peer_query query_of(const struct peer_machine *m, int collective, uint64_t bytes,
                                   const struct peer_row *rows, size_t nrows)
@@ -332,6 +365,7 @@ int main(void)
     grows_with_bytes();
     huge_takes_its_bytes();
     tiny_takes_its_flags();
+    islands();
     impossible();
     crossings();
     rows_serve_all();

@@ -178,13 +178,16 @@ static void check_matrix(const float matrix[PEER_MAX_PEERS][PEER_MAX_PEERS])
 static void check_figures(PEER_Comm comm)
 {
     const struct peer_figures *f = &comm->figures;
-    const double rates[] = {f->store_gbs,    f->load_gbs,       f->all_store_gbs,
-                            f->all_load_gbs, f->ring_store_gbs, f->staged_store_gbs};
+    const double rates[] = {f->store_gbs,      f->load_gbs,         f->all_store_gbs,  f->all_load_gbs,
+                            f->ring_store_gbs, f->staged_store_gbs, f->near_store_gbs, f->far_store_gbs};
     struct {
         struct peer_figures figures;
         struct peer_matrices matrices;
     } mine = {comm->figures, comm->matrices}, first = mine;
     TEST_TRUE(f->known);
+    TEST_TRUE(f->islands >= 1 && f->islands <= size && f->columns >= 1 && f->columns <= size);
+    if (comm->config.islands.nranks == (uint32_t)size)
+        TEST_TRUE(f->islands == 2 && f->columns == (size + 1) / 2);
     TEST_TRUE(f->flag_us > 0.001 && f->flag_us < 1e6);
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++)
         TEST_TRUE(rates[i] > 0.001 && rates[i] < 1e5);
@@ -331,6 +334,7 @@ int main(int argc, char **argv)
     faults();
     healthy("transport=ipc staging_bytes=16K");
     healthy("transport=shm staging_bytes=1M");
+    healthy(size == 2 ? "islands=0,1" : size == 3 ? "islands=0,1,0" : "islands=0,0,1,1,1");
     if (rank == 0)
         clean_up();
     MPI_Barrier(MPI_COMM_WORLD);

@@ -52,5 +52,8 @@ void matrix_print(const struct peer_comm *comm)
     printf("  loads from all peers    %8.2f\n", f->all_load_gbs);
     printf("  stores to the next rank %8.2f\n", f->ring_store_gbs);
     printf("  stores to all in turn   %8.2f\n", f->staged_store_gbs);
+    if (f->islands > 1)
+        printf("  stores within islands   %8.2f\n  stores between islands  %8.2f\n", f->near_store_gbs,
+               f->far_store_gbs);
     print_islands(comm);
 }
