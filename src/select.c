@@ -42,7 +42,8 @@ static const struct peer_row rows[] = {
     /* Two and more ranks on two cores, see docs/results. Two ranks that add up halves do half the work each. */
     PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, 16, ONESHOT, LL, 1, 1),
     PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, 384, ONESHOT, FLAG, 1, 1),
-    PULL(1, HOST, PEER_COLL_ALLREDUCE, 2, 2, 3 * KIB, ONESHOT, FLAG, 1, 1),
+    PULL(1, HOST, PEER_COLL_ALLREDUCE, 2, 2, 1536, ONESHOT, FLAG, 1, 1),
+    PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, 3 * KIB, ONESHOT, FLAG, 1, 1),
     PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, 6 * KIB, TWOSHOT, FLAG, 1, 1),
     PUSH(HOST, PEER_COLL_ALLREDUCE, 2, 2, ANY_BYTES, STAGED, FLAG, 1, 1),
     PUSH(HOST, PEER_COLL_ALLREDUCE, 3, 4, 64, ONESHOT, FLAG, 1, 1),
