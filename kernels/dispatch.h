@@ -4,6 +4,8 @@
 #ifndef PEER_KERNELS_DISPATCH_H
 #define PEER_KERNELS_DISPATCH_H
 
+#include <type_traits>
+
 #include "allreduce.h"
 #include "barrier.h"
 #include "cold.h"
@@ -45,17 +47,39 @@ bool with_reduction(uint32_t datatype, uint32_t op, Body body)
     return false;
 }
 
-/* body(KindOf). Operations that are worth it have code of their own for even buffers. */
+inline bool is_plain(const peer_call &c)
+{
+    const peer_exchange *x = c.exchange;
+    return c.npieces == 1 && !c.pull_one && !c.pull_all && !c.split && c.marks == nullptr &&
+           (x == nullptr || (x->uniform && !x->pull));
+}
+
+/* body(KindOf), for a call that reduces. What a kernel need not ask costs neither time nor registers, and code that is not
+ * there no cache of instructions: so calls that are worth it have kernels of their own kind. */
 template <class Op, class Body>
-void with_even(const peer_call &c, Body body)
+void with_kind(const peer_call &c, Body body)
 {
     if constexpr (Op::HOT) {
+        if (c.even && is_plain(c)) {
+            body(KindOf<true, true>());
+            return;
+        }
         if (c.even) {
             body(KindOf<true, false>());
             return;
         }
     }
     body(KindOf<false, false>());
+}
+
+/* The same for one that moves. */
+template <class Body>
+void with_kind_of_move(const peer_call &c, Body body)
+{
+    if (is_plain(c))
+        body(KindOf<false, true>());
+    else
+        body(KindOf<false, false>());
 }
 
 template <uint32_t V>
@@ -90,6 +114,10 @@ void with_algorithm(uint32_t algorithm, uint32_t protocol, Body body)
             body(Number<PEER_ALGO_STAGED>(), Number<PEER_PROTO_FLAG>());
     });
 }
+
+/* The kind of kernel that there is for an algorithm. island has one: it is for links that take longer than its questions. */
+template <uint32_t ALGORITHM, class Kind>
+using KindFor = std::conditional_t<ALGORITHM == PEER_ALGO_ISLAND, KindOf<false, false>, Kind>;
 
 /* One block's part in an all-reduce by any algorithm. */
 template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>

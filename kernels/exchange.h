@@ -104,7 +104,7 @@ struct Exchange {
     {
         const uint32_t r = n == b.c.nranks - 1 ? peer_at(b.c, 1 + i) : x.root;
         PeerShare s = {};
-        if (x.uniform) {
+        if (Kind::PLAIN || x.uniform) {
             (peer_share &)s = x.common;
             s.at = r * step;
         } else {

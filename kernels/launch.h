@@ -276,7 +276,6 @@ struct peer_call {
     uint32_t threads;
     uint32_t
         split; /* the pieces have a place each, and blocks of their own send them: see kernels/allreduce.h */
-    uint32_t pulls;    /* something is pulled: */
     uint32_t pull_one; /* PEER_KERNEL_ALLREDUCE: what one rank shall read lies with its writer; */
     uint32_t pull_all; /* what all shall read does, once */
     uint32_t pieces;   /* that a message is cut into at least; 0 and 1: it need not be */

@@ -45,60 +45,45 @@ __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
         to[i] = word;
 }
 
-/* The kernel for a call that reduces, of a kind. */
-template <class T, class Op, class Kind>
+template <class T, class Op>
 const void *reduction_of(const peer_call &c)
 {
     const void *kernel = nullptr;
     with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
-        constexpr uint32_t PROTOCOL = decltype(p)::VALUE, ALGORITHM = decltype(a)::VALUE;
-        constexpr bool GENERAL =
-            ALGORITHM == PEER_ALGO_ISLAND; /* for links that take longer than the questions */
-        using Fitting = std::conditional_t<GENERAL, KindOf<false, false>, Kind>;
-        kernel = c.kernel == PEER_KERNEL_COMBINE
-                     ? (const void *)combine_kernel<T, Op, PROTOCOL, Kind>
-                     : (const void *)allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, Fitting>;
+        with_kind<Op>(c, [&](auto kind) {
+            constexpr uint32_t PROTOCOL = decltype(p)::VALUE, ALGORITHM = decltype(a)::VALUE;
+            using Kind = decltype(kind);
+            kernel =
+                c.kernel == PEER_KERNEL_COMBINE
+                    ? (const void *)combine_kernel<T, Op, PROTOCOL, Kind>
+                    : (const void *)allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, KindFor<ALGORITHM, Kind>>;
+        });
     });
     return kernel;
 }
 
-template <class T, class Kind>
+template <class T>
 const void *movement_of(const peer_call &c)
 {
     const void *kernel = nullptr;
-    with_protocol(c.protocol,
-                  [&](auto p) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, Kind>; });
+    with_protocol(c.protocol, [&](auto p) {
+        with_kind_of_move(
+            c, [&](auto kind) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, decltype(kind)>; });
+    });
     return kernel;
-}
-
-/* What a kernel need not ask costs neither time nor registers, and code that is not there no cache of instructions: so hot
- * calls have kernels of their own kind. */
-template <class T, class Op>
-const void *reduction_of(const peer_call &c, bool plain)
-{
-    if constexpr (Op::HOT) {
-        if (c.even)
-            return plain ? reduction_of<T, Op, KindOf<true, true>>(c)
-                         : reduction_of<T, Op, KindOf<true, false>>(c);
-    }
-    return reduction_of<T, Op, KindOf<false, false>>(c);
 }
 
 /* The kernel that serves a call with these fields. */
 const void *kernel_of(const peer_call &c)
 {
-    const bool plain = c.npieces == 1 && !c.pulls && !c.split && c.marks == nullptr;
     const void *kernel = nullptr;
     if (c.kernel == PEER_KERNEL_BARRIER)
         return (const void *)barrier_kernel;
     if (c.kernel == PEER_KERNEL_MOVE)
-        with_unit(c.unit, [&](auto type) {
-            using T = typename decltype(type)::Type;
-            kernel = plain ? movement_of<T, KindOf<false, true>>(c) : movement_of<T, KindOf<false, false>>(c);
-        });
+        with_unit(c.unit, [&](auto type) { kernel = movement_of<typename decltype(type)::Type>(c); });
     else
         with_reduction(c.datatype, c.op, [&](auto type, auto op) {
-            kernel = reduction_of<typename decltype(type)::Type, decltype(op)>(c, plain);
+            kernel = reduction_of<typename decltype(type)::Type, decltype(op)>(c);
         });
     return kernel;
 }

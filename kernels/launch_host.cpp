@@ -5,13 +5,20 @@
 namespace
 {
 
+/* body(block); plain: see block_of. */
 template <class Body>
-void on_every_block(const peer_call &c, Body body)
+void on_every_block(const peer_call &c, bool plain, Body body)
 {
     for (uint32_t i = 0; i < (c.split ? 2 * c.blocks : c.blocks); i++) {
-        Block b = block_of(c, i, false);
+        Block b = block_of(c, i, plain);
         body(b);
     }
+}
+
+template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>
+void run_allreduce(const peer_call &c, Op op)
+{
+    on_every_block(c, Kind::PLAIN, [&](Block &b) { any_allreduce<T, Op, ALGORITHM, PROTOCOL, Kind>(b, op); });
 }
 
 void launch_allreduce(const peer_call &c)
@@ -21,9 +28,8 @@ void launch_allreduce(const peer_call &c)
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
             constexpr uint32_t ALGORITHM = decltype(algorithm)::VALUE, PROTOCOL = decltype(protocol)::VALUE;
-            with_even<Op>(c, [&](auto kind) {
-                on_every_block(
-                    c, [&](Block &b) { any_allreduce<T, Op, ALGORITHM, PROTOCOL, decltype(kind)>(b, op); });
+            with_kind<Op>(c, [&](auto kind) {
+                run_allreduce<T, Op, ALGORITHM, PROTOCOL, KindFor<ALGORITHM, decltype(kind)>>(c, op);
             });
         });
     });
@@ -35,9 +41,10 @@ void launch_combine(const peer_call &c)
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
-            with_even<Op>(c, [&](auto kind) {
-                on_every_block(c, [&](Block &b) {
-                    combine<T, Op, decltype(protocol)::VALUE, decltype(kind)>(b, *c.exchange, op);
+            with_kind<Op>(c, [&](auto kind) {
+                using Kind = decltype(kind);
+                on_every_block(c, Kind::PLAIN, [&](Block &b) {
+                    combine<T, Op, decltype(protocol)::VALUE, Kind>(b, *c.exchange, op);
                 });
             });
         });
@@ -49,8 +56,11 @@ void launch_move(const peer_call &c)
     with_unit(c.unit, [&](auto type) {
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
-            using Kind = KindOf<false, false>;
-            on_every_block(c, [&](Block &b) { move<T, decltype(protocol)::VALUE, Kind>(b, *c.exchange); });
+            with_kind_of_move(c, [&](auto kind) {
+                using Kind = decltype(kind);
+                on_every_block(c, Kind::PLAIN,
+                               [&](Block &b) { move<T, decltype(protocol)::VALUE, Kind>(b, *c.exchange); });
+            });
         });
     });
 }
@@ -60,7 +70,7 @@ void launch(const peer_call *call)
     const peer_call &c = *call;
     switch (c.kernel) {
     case PEER_KERNEL_BARRIER:
-        on_every_block(c, [](Block &b) { barrier(b); });
+        on_every_block(c, true, [](Block &b) { barrier(b); });
         break;
     case PEER_KERNEL_ALLREDUCE:
         launch_allreduce(c);

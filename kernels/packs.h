@@ -247,8 +247,8 @@ struct PacksOf<T, PEER_PROTO_LL> {
 
 /* ---- Kinds of calls ------------------------------------------------------------------------------------- */
 
-/* What the compiler knows of a call. EVEN: see load_pack; PLAIN: it goes in one piece, nothing is pulled, the call is not
- * split, and nobody asks for times. */
+/* What the compiler knows of a call. EVEN: see load_pack; PLAIN: it goes in one piece, nothing is pulled, it is not split,
+ * nobody asks for times, and shares of an exchange are uniform. */
 template <bool E, bool P>
 struct KindOf {
     static constexpr bool EVEN = E;

@@ -128,7 +128,7 @@ static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, s
     call->kernel = PEER_KERNEL_ALLREDUCE;
     /* In the host's memory, pulling spares bytes only of what all read; the rest is better near its reader. */
     call->pull_one = pull && comm->link != PEER_LINK_SHM;
-    call->pull_all = call->pulls = pull;
+    call->pull_all = pull;
     call->pieces = comm->last.plan.pieces;
     call->keep = q->collective == PEER_COLL_ALLREDUCE || comm->rank == q->root;
     if (call->algorithm == PEER_ALGO_ISLAND)
@@ -245,7 +245,6 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     x->shared = peer_request_shares(q);
     x->pull = comm->last.plan.direction == PEER_PULL && (x->shared || comm->link != PEER_LINK_SHM);
     peer_set_region(call, pack, q->count * element, x);
-    call->pulls = x->pull;
     set_shares(comm, q);
     call->npieces = x->npieces;
     peer_set_share(call, x, pack, &largest);
