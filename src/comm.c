@@ -275,7 +275,6 @@ static int make_peer_path(struct peer_comm *comm)
 static int make_model_rows(struct peer_comm *comm)
 {
     const uint32_t nranks = (uint32_t)comm->size;
-    peer_islands_settle(comm);
     if (!comm->peers.ok || !peer_model_serves(&comm->figures, comm->link, nranks))
         return PEER_SUCCESS;
     comm->nmodel_rows = peer_model_rows(&comm->figures, comm->link, nranks, NULL, 0);
@@ -384,7 +383,9 @@ static void free_all_alive(void)
 /* What can only fail here alone, and is voted on. */
 static int finish(struct peer_comm *comm)
 {
-    int status = make_model_rows(comm);
+    int status;
+    peer_islands_settle(comm);
+    status = make_model_rows(comm);
     return status == PEER_SUCCESS ? peer_bootstrap_at_finalize(free_all_alive) : status;
 }
 

@@ -249,23 +249,22 @@ static int in_order(int i, int pick, int before)
     return i == 0 ? pick : i == 1 ? before : i - 2;
 }
 
+/* The same but for grid and pieces. */
+static bool same_way(const struct peer_row *a, const struct peer_row *b)
+{
+    return a->path == b->path && a->algorithm == b->algorithm && a->protocol == b->protocol &&
+           a->direction == b->direction;
+}
+
 /* The way that is the same in one piece; the way itself if there is none. */
 static int unpieced(int way)
 {
     const struct peer_row *row = &tune.ways[way], *other = tune.ways;
 
-    while (other < row &&
-           !(other->path == row->path && other->algorithm == row->algorithm &&
-             other->protocol == row->protocol && other->direction == row->direction &&
-             other->blocks == row->blocks && other->threads == row->threads && other->pieces == 1))
+    while (other < row && !(same_way(other, row) && other->blocks == row->blocks &&
+                            other->threads == row->threads && other->pieces == 1))
         other++;
     return (int)(other - tune.ways);
-}
-
-static bool same_kind(const struct peer_row *a, const struct peer_row *b)
-{
-    return a->path == b->path && a->algorithm == b->algorithm && a->protocol == b->protocol &&
-           a->direction == b->direction && a->pieces == b->pieces;
 }
 
 /* Whether the scouts of the way's kind, if it is none of them, were all too slow. */
@@ -273,7 +272,7 @@ static bool scouted_out(int way, const double *us, double best)
 {
     int first = 0, slow = 0;
 
-    while (!same_kind(&tune.ways[first], &tune.ways[way]))
+    while (!same_way(&tune.ways[first], &tune.ways[way]) || tune.ways[first].pieces != tune.ways[way].pieces)
         first++;
     for (int i = first; i < first + SCOUTS && i < way; i++)
         slow += us[i] < 0 || us[i] > SCOUTS_SLOW * best;
