@@ -54,6 +54,12 @@ PEER_FN Part part_of(const peer_call &c, uint32_t p, uint32_t r)
     return {first, (uint32_t)(left < c.stride ? left : c.stride)};
 }
 
+/* The slot of piece p. */
+PEER_FN uint32_t slot_of(const peer_call &c, uint32_t p)
+{
+    return p < c.ring ? p : p % PEER_RING;
+}
+
 /* Whom a writer's packs are for. */
 enum Region {
     ONE, /* one reader: twoshot's scatter */
@@ -70,7 +76,7 @@ PEER_FN char *packs_at(const Block &b, uint32_t reader, uint32_t writer, uint32_
     const uint32_t place = !pulled ? writer : REGION == ONE ? reader : 0;
     const uint64_t before = (uint64_t)place * c.stride + (REGION == ALL ? c.all_at : 0);
     return half_at(c, pulled ? writer : reader, c.protocol, half_of(b)) + b.turn +
-           (p < c.ring ? p : p % PEER_RING) * c.slot_bytes + before * staged;
+           slot_of(c, p) * c.slot_bytes + before * staged;
 }
 
 /* What the steps of every protocol need. */

@@ -82,16 +82,15 @@ struct Islands : Steps<T, Op, Packs, Kind> {
 
     PEER_FN uint32_t most_owned() const
     {
-        return (islands.columns + members - 1) / members;
+        return peer_most_owned(islands.columns, members);
     }
 
     /* In rank r's staging, of piece p: the packs of a place, or, of all readers', those of `all`. */
     PEER_FN char *place(uint32_t r, uint32_t p, uint32_t place, uint32_t all = 0) const
     {
         const peer_call &c = b.c;
-        return half_at(c, r, c.protocol, half_of(b)) + b.turn +
-               (p < c.ring ? p : p % PEER_RING) * c.slot_bytes + all * (uint64_t)Packs::STAGED +
-               place * apart();
+        return half_at(c, r, c.protocol, half_of(b)) + b.turn + slot_of(c, p) * c.slot_bytes +
+               all * (uint64_t)Packs::STAGED + place * apart();
     }
 
     PEER_FN char *near(uint32_t r, uint32_t p, uint32_t writer, uint32_t j) const
@@ -102,8 +101,8 @@ struct Islands : Steps<T, Op, Packs, Kind> {
     /* The packs of a sum lie one stride apart. */
     PEER_FN char *far(uint32_t r, uint32_t p, uint32_t writer, uint32_t j) const
     {
-        const uint32_t island = islands.island[r], size = islands.size[island];
-        const uint32_t each = (islands.columns + size - 1) / size;
+        const uint32_t island = islands.island[r];
+        const uint32_t each = peer_most_owned(islands.columns, islands.size[island]);
         return place(r, p, islands.far_at + (writer * each + number(island, j)) * WIDTH);
     }
 

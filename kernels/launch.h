@@ -323,6 +323,12 @@ static inline uint32_t peer_pack_access(uint32_t pack_bytes)
     return access < 16 ? access : 16;
 }
 
+/* The most columns that a rank owns in an island of so many ranks. */
+PEER_BOTH uint32_t peer_most_owned(uint32_t columns, uint32_t ranks)
+{
+    return (columns + ranks - 1) / ranks;
+}
+
 /* Sets the islands of a call whose ranks are set: island[r] is r's number, of n, and every number has a rank. */
 static inline void peer_set_islands(struct peer_call *c, const uint8_t island[PEER_MAX_PEERS], uint32_t n)
 {
@@ -348,10 +354,9 @@ static inline void peer_set_islands(struct peer_call *c, const uint8_t island[PE
             for (uint32_t j = s->member[r]; j < s->columns; j += s->size[island[r]])
                 if (j % s->size[mine] == s->member[c->rank])
                     s->far |= 1u << r;
-    /* A rank of an island of size m owns up to ceil(columns / m) columns. */
     s->far_at = s->far_places = 0;
     for (uint32_t k = 0; k < n; k++) {
-        const uint32_t owned = (s->columns + s->size[k] - 1) / s->size[k];
+        const uint32_t owned = peer_most_owned(s->columns, s->size[k]);
         s->far_at = s->size[k] * owned > s->far_at ? s->size[k] * owned : s->far_at;
         s->far_places = n * owned > s->far_places ? n * owned : s->far_places;
     }
