@@ -161,7 +161,7 @@ static struct peer_share share_of(struct peer_comm *comm, const struct peer_requ
 
 typedef struct peer_block block_of(const struct peer_request *q, int rank, int size, int r);
 
-/* What goes to the others, or comes from them: its places, counts and largest run. Returns the peers to look at. */
+/* What goes to the others, or comes from them: its places, counts and largest run. Returns the peers that have some. */
 static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, block_of *block, uint64_t *at,
                          uint64_t *count, uint32_t *run)
 {
@@ -178,7 +178,27 @@ static uint32_t set_side(struct peer_comm *comm, const struct peer_request *q, b
             x->common = share;
         peers += share.count > 0;
     }
-    return x->uniform ? peers : (uint32_t)comm->size - 1;
+    return peers;
+}
+
+/* Whether the shares of all peers are like the common one, and lie so far apart from the buffer's start on. */
+static bool is_even_side(const struct peer_comm *comm, const uint64_t *at, const uint64_t *count,
+                         uint64_t step)
+{
+    for (uint64_t r = 0; r < (uint64_t)comm->size; r++)
+        if (r != (uint64_t)comm->rank && (count[r] != comm->last.exchange.common.count || at[r] != r * step))
+            return false;
+    return true;
+}
+
+/* Collectives of blocks are, by definition; what has counts is where these are alike, as they mostly are. */
+static bool is_uniform(const struct peer_comm *comm, const struct peer_request *q)
+{
+    const struct peer_exchange *x = &comm->last.exchange;
+    if (q->step != PEER_STEP_ONLY)
+        return false;
+    return q->recvcounts == NULL || (is_even_side(comm, x->send_at, x->send_count, x->send_step) &&
+                                     is_even_side(comm, x->recv_at, x->recv_count, x->recv_step));
 }
 
 /* Which of the shares are written: one of those that are not empty, if all readers pull the same. In the order of
@@ -202,13 +222,15 @@ static void set_shares(struct peer_comm *comm, const struct peer_request *q)
     const size_t element = peer_datatype_bytes(q->datatype);
     struct peer_block to_self = peer_block_from(q, rank, size, rank);
     bool nowhere = peer_request_reduces(q) && to_self.count == 0; /* its result is the root's alone */
-    x->uniform = q->recvcounts == NULL && q->step == PEER_STEP_ONLY;
     x->root = (uint32_t)q->root;
     x->nsend = set_side(comm, q, peer_block_to, x->send_at, x->send_count, &x->send_run);
-    set_writes(comm, x);
     x->nrecv = set_side(comm, q, peer_block_from, x->recv_at, x->recv_count, &x->recv_run);
     x->send_step = peer_block_to(q, rank, size, 1).at * element;
     x->recv_step = peer_block_from(q, rank, size, 1).at * element;
+    x->uniform = is_uniform(comm, q);
+    if (!x->uniform)
+        x->nsend = x->nrecv = (uint32_t)size - 1;
+    set_writes(comm, x);
     x->own = share_of(comm, q, nowhere ? to_self : peer_block_to(q, rank, size, rank));
     x->own_to = to_self.at * element;
     comm->last.offsets |= x->own_to;
