@@ -72,21 +72,34 @@ static const struct peer_row rows[] = {
     PULL(1, LOCAL, PEER_COLL_ALLREDUCE, 5, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 256),
     PUSH(LOCAL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(LOCAL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 16, 512),
-    PUSH(LOCAL, EVERY, 2, 16, 512, ONESHOT, LL, 16, 128),
-    PUSH(LOCAL, PEER_COLL_BCAST, 2, 16, 4 * KIB, ONESHOT, LL, 16, 256),
-    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, 12 * KIB, ONESHOT, LINE, 8, 128),
-    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, 64 * KIB, ONESHOT, LINE, 8, 512),
-    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, 256 * KIB, ONESHOT, LINE, 16, 256),
-    PULL(1, LOCAL, PEER_COLL_BCAST, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
-    PUSH(LOCAL, PEER_COLL_ALLGATHER, 2, 16, 8 * KIB, ONESHOT, LINE, 16, 256),
-    PULL(1, LOCAL, PEER_COLL_ALLGATHER, 2, 16, 32 * KIB, ONESHOT, LINE, 64, 512),
-    PULL(1, LOCAL, PEER_COLL_ALLGATHER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 256),
-    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER_BLOCK, 5, 16, 16 * KIB, ONESHOT, LINE, 8, 512),
-    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER, 5, 16, 16 * KIB, ONESHOT, LINE, 8, 512),
-    PUSH(LOCAL, PEER_COLL_ALLTOALL, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
-    PUSH(LOCAL, PEER_COLL_ALLTOALL, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 256),
-    PUSH(LOCAL, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 16, 256),
-    PUSH(LOCAL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
+    PUSH(LOCAL, PEER_COLL_BCAST, 2, 2, KIB, ONESHOT, LL, 16, 256),
+    PUSH(LOCAL, PEER_COLL_BCAST, 2, 2, 4 * KIB, ONESHOT, LINE, 16, 512),
+    PUSH(LOCAL, PEER_COLL_BCAST, 2, 2, 256 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(LOCAL, PEER_COLL_BCAST, 2, 2, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_BCAST, 3, 4, 12 * KIB, ONESHOT, LL, 16, 256),
+    PUSH(LOCAL, PEER_COLL_BCAST, 3, 4, 256 * KIB, ONESHOT, LINE, 64, 256),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 3, 4, 4 * MIB, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, PEER_COLL_BCAST, 5, 16, KIB, ONESHOT, LL, 8, 256),
+    PUSH(LOCAL, PEER_COLL_BCAST, 5, 16, 16 * KIB, ONESHOT, LINE, 8, 512),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 5, 16, 192 * KIB, ONESHOT, LINE, 8, 512),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 5, 16, MIB, ONESHOT, FLAG, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_BCAST, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 256),
+    PUSH(LOCAL, EVERY, 2, 2, 2 * KIB, ONESHOT, LL, 16, 256),
+    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER_BLOCK, 2, 2, 128 * KIB, ONESHOT, LL, 64, 256),
+    PUSH(LOCAL, EVERY, 2, 2, 128 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER_BLOCK, 2, 2, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PUSH(LOCAL, EVERY, 2, 2, 384 * KIB, ONESHOT, LL, 64, 256),
+    PUSH(LOCAL, EVERY, 3, 4, 12 * KIB, ONESHOT, LL, 16, 256),
+    PUSH(LOCAL, EVERY, 3, 4, 256 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(LOCAL, EVERY, 5, 16, 4 * KIB, ONESHOT, LL, 8, 512),
+    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER_BLOCK, 5, 16, 24 * KIB, ONESHOT, LINE, 8, 512),
+    PUSH(LOCAL, PEER_COLL_REDUCE_SCATTER_BLOCK, 5, 16, 128 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, EVERY, 5, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, PEER_COLL_SCATTER, 5, 16, 96 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(LOCAL, PEER_COLL_REDUCE, 5, 16, MIB, ONESHOT, FLAG, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_REDUCE, 5, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 256),
+    PULL(1, LOCAL, PEER_COLL_ALLGATHER, 3, 16, ANY_BYTES, ONESHOT, FLAG, 32, 256),
+    PUSH(LOCAL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 256),
     /* A GPU for each rank, joined by PCIe. Computed, not measured: a line moves 4/3 of the bytes, a flag costs a
      * fence of some 2 us, oneshot moves n/2 times the bytes of twoshot, which costs one more latency of 1 us;
      * 50 GB/s for two ranks, half of that for more, which then share links. */
@@ -105,7 +118,8 @@ static const struct peer_row rows[] = {
      * round trip, a line at the price of reading it over and over, by which many readers keep each other from
      * reading what has come: so few threads, or two pieces, of which half of the blocks read. What several readers poll
      * at one place comes late. Measured on an H200. */
-    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 3 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 768, ONESHOT, LL, 16, 128),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 6 * KIB, ONESHOT, LINE, 16, 128),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 16, 512),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, FLAG, 8, 512),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 768 * KIB, TWOSHOT, FLAG, 16, 256),
@@ -125,18 +139,41 @@ static const struct peer_row rows[] = {
     PULL(4, SHM, PEER_COLL_ALLREDUCE, 3, 3, ANY_BYTES, TWOSHOT, FLAG, 64, 256),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 1536, ONESHOT, LL, 16, 128),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 6 * KIB, TWOSHOT, LL, 1, 512),
-    PULL(1, SHM, PEER_COLL_ALLREDUCE, 5, 16, 12 * KIB, ONESHOT, FLAG, 2, 256),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 12 * KIB, TWOSHOT, LINE, 4, 256),
     PIECES(2, SHM, PEER_COLL_ALLREDUCE, 4, 16, 48 * KIB, TWOSHOT, LINE, 32, 256),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 16, 96 * KIB, TWOSHOT, FLAG, 8, 128),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 4, 384 * KIB, TWOSHOT, FLAG, 8, 256),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 5, 16, 192 * KIB, TWOSHOT, FLAG, 8, 256),
-    PULL(4, SHM, PEER_COLL_ALLREDUCE, 4, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 512),
+    PULL(4, SHM, PEER_COLL_ALLREDUCE, 4, 4, 1536 * KIB, TWOSHOT, FLAG, 64, 128),
+    PULL(4, SHM, PEER_COLL_ALLREDUCE, 5, 16, 1536 * KIB, TWOSHOT, FLAG, 8, 256),
+    PULL(8, SHM, PEER_COLL_ALLREDUCE, 4, 4, ANY_BYTES, TWOSHOT, FLAG, 32, 256),
+    PULL(8, SHM, PEER_COLL_ALLREDUCE, 5, 16, ANY_BYTES, TWOSHOT, FLAG, 16, 256),
     PUSH(SHM, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(SHM, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    PUSH(SHM, EVERY, 2, 16, KIB, ONESHOT, LL, 16, 128),
-    PULL(1, SHM, EVERY, 2, 16, 32 * KIB, ONESHOT, LINE, 16, 256),
-    PULL(1, SHM, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
-    PULL(1, SHM, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
+    PUSH(SHM, PEER_COLL_BCAST, 2, 2, 256, ONESHOT, LL, 16, 256),
+    PUSH(SHM, PEER_COLL_BCAST, 2, 2, 64 * KIB, ONESHOT, LINE, 16, 512),
+    PUSH(SHM, PEER_COLL_BCAST, 2, 2, MIB, ONESHOT, FLAG, 32, 512),
+    PULL(1, SHM, PEER_COLL_BCAST, 2, 2, ANY_BYTES, ONESHOT, FLAG, 64, 128),
+    PUSH(SHM, PEER_COLL_BCAST, 3, 4, 16 * KIB, ONESHOT, LINE, 16, 256),
+    PULL(1, SHM, PEER_COLL_BCAST, 3, 4, 48 * KIB, ONESHOT, LINE, 16, 128),
+    PUSH(SHM, PEER_COLL_BCAST, 5, 16, 16 * KIB, ONESHOT, LINE, 32, 128),
+    PULL(1, SHM, PEER_COLL_BCAST, 3, 4, ANY_BYTES, ONESHOT, FLAG, 16, 256),
+    PULL(1, SHM, PEER_COLL_BCAST, 5, 16, ANY_BYTES, ONESHOT, FLAG, 8, 256),
+    PUSH(SHM, EVERY, 2, 2, KIB, ONESHOT, LL, 8, 512),
+    PUSH(SHM, EVERY, 2, 2, 96 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(SHM, EVERY, 2, 2, ANY_BYTES, ONESHOT, FLAG, 64, 256),
+    PUSH(SHM, EVERY, 3, 4, KIB, ONESHOT, LL, 16, 256),
+    PUSH(SHM, EVERY, 3, 4, 16 * KIB, ONESHOT, LINE, 8, 512),
+    PUSH(SHM, ROOTED, 3, 4, 40 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(SHM, ROOTED, 3, 4, ANY_BYTES, ONESHOT, FLAG, 32, 256),
+    PULL(1, SHM, PEER_COLL_ALLGATHER, 3, 4, ANY_BYTES, ONESHOT, FLAG, 16, 256),
+    PUSH(SHM, EVERY, 3, 4, ANY_BYTES, ONESHOT, FLAG, 16, 256),
+    PUSH(SHM, EVERY, 5, 16, 384, ONESHOT, LL, 8, 512),
+    PUSH(SHM, EVERY, 5, 16, 8 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(SHM, PEER_COLL_GATHER, 5, 16, 24 * KIB, ONESHOT, LINE, 16, 256),
+    PUSH(SHM, ROOTED, 5, 16, ANY_BYTES, ONESHOT, FLAG, 16, 256),
+    PULL(1, SHM, PEER_COLL_ALLGATHER, 5, 16, ANY_BYTES, ONESHOT, FLAG, 8, 256),
+    PUSH(SHM, EVERY, 5, 16, ANY_BYTES, ONESHOT, FLAG, 8, 256),
     /* Four H200s joined by NVLink; of more ranks computed. What NCCL has more channels for is its own from some MiB on. */
     PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 24 * KIB, ONESHOT, LINE, 64, 128),
     PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, LINE, 64, 256),
@@ -175,11 +212,19 @@ static const char *const direction_names[] = {PEER_DIRECTIONS(NAME)};
 static const char *const collective_names[] = {PEER_COLLECTIVES(NAME)};
 #undef NAME
 
+/* A collective with counts that all ranks know goes as the one that it is where they are alike. */
+static uint32_t without_counts(uint32_t collective)
+{
+    return collective == PEER_COLL_ALLGATHERV       ? PEER_COLL_ALLGATHER
+           : collective == PEER_COLL_REDUCE_SCATTER ? PEER_COLL_REDUCE_SCATTER_BLOCK
+                                                    : collective;
+}
+
 static bool in_set(uint32_t set, uint32_t collective)
 {
     bool whole = collective == PEER_COLL_REDUCE || collective == PEER_COLL_BCAST;
-    return set == EVERY || set == collective || (set == ROOTED && peer_collective_rooted(collective)) ||
-           (set == WHOLE && whole);
+    return set == EVERY || set == collective || set == without_counts(collective) ||
+           (set == ROOTED && peer_collective_rooted(collective)) || (set == WHOLE && whole);
 }
 
 static const struct peer_row *row_among(const struct peer_row *among, size_t n,
@@ -244,6 +289,16 @@ static bool line_serves(const struct peer_query *query, uint32_t direction)
     return query->line_ok && (!other_gpus || direction == PEER_PUSH);
 }
 
+/* A row's protocol. The built-in ones say ll for small messages, which is slow with blocks of a reduce-scatter that are no
+ * multiple of the 8 bytes that it reads at once; line, which is as fast otherwise, reads words of 4. */
+static uint32_t protocol_of(const struct peer_query *query, const struct peer_row *row)
+{
+    const bool built_in = row >= rows && row < rows + ROWS;
+    const bool odd_blocks = query->link != PEER_LINK_HOST && query->nbytes % 8 != 0 &&
+                            without_counts(query->collective) == PEER_COLL_REDUCE_SCATTER_BLOCK;
+    return built_in && odd_blocks && row->protocol == PEER_PROTO_LL ? PEER_PROTO_LINE : row->protocol;
+}
+
 static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row,
                                      const char *reason)
 {
@@ -251,7 +306,7 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     plan.algorithm = row->algorithm;
     if (peer_collective_has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
-    plan.protocol = choose(query->protocol, row->protocol);
+    plan.protocol = choose(query->protocol, protocol_of(query, row));
     plan.direction = choose(query->direction, row->direction);
     if (plan.protocol == PEER_PROTO_LINE && !line_serves(query, plan.direction))
         plan.protocol = PEER_PROTO_LL;

@@ -127,6 +127,62 @@ static void selection(void)
                 }
 }
 
+/* Nothing forced, 8 ranks that share a GPU. */
+static struct peer_query free_query(uint32_t collective)
+{
+    return (struct peer_query){.collective = collective,
+                               .nranks = 8,
+                               .link = PEER_LINK_LOCAL,
+                               .peer_ok = true,
+                               .line_ok = true,
+                               .algorithm = PEER_CHOICE_AUTO,
+                               .protocol = PEER_CHOICE_AUTO,
+                               .direction = PEER_CHOICE_AUTO,
+                               .max_blocks = PEER_MAX_BLOCKS,
+                               .max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS};
+}
+
+/* A collective with counts goes as the one without, where no row before that names it. */
+static void with_counts(void)
+{
+    struct peer_query v = free_query(PEER_COLL_ALLGATHERV), q = free_query(PEER_COLL_ALLGATHER);
+    struct peer_row row;
+    char why[128];
+    for (int i = 0; i < 2; i++) {
+        for (uint64_t bytes = 8; bytes <= (64 << 20); bytes *= 2) {
+            v.nbytes = q.nbytes = bytes;
+            struct peer_plan with = peer_select(&v), without = peer_select(&q);
+            TEST_TRUE(with.protocol == without.protocol && with.direction == without.direction);
+            TEST_TRUE(with.blocks == without.blocks && with.threads == without.threads);
+        }
+        v.collective = PEER_COLL_REDUCE_SCATTER, q.collective = PEER_COLL_REDUCE_SCATTER_BLOCK;
+    }
+    TEST_TRUE(peer_row_parse("local reduce_scatter 8-8 any oneshot.ll 3x96", &row, why, sizeof why));
+    v.rows = q.rows = &row, v.nrows = q.nrows = 1;
+    TEST_INT(peer_select(&v).threads, 96);
+    TEST_TRUE(peer_select(&q).threads != 96);
+}
+
+/* Blocks of a reduce-scatter that ll can't read 8 bytes at once go by line, which can; but what is asked for comes. */
+static void odd_blocks(void)
+{
+    struct peer_query q = free_query(PEER_COLL_REDUCE_SCATTER_BLOCK);
+    struct peer_row row;
+    char why[128];
+    for (q.nbytes = 4; q.nbytes <= 64; q.nbytes += 4)
+        TEST_INT(peer_select(&q).protocol, q.nbytes % 8 == 0 ? PEER_PROTO_LL : PEER_PROTO_LINE);
+    q.nbytes = 4;
+    q.line_ok = false;
+    TEST_INT(peer_select(&q).protocol, PEER_PROTO_LL);
+    q.line_ok = true;
+    TEST_TRUE(peer_row_parse("local reduce_scatter_block 8-8 any oneshot.ll 3x96", &row, why, sizeof why));
+    q.rows = &row, q.nrows = 1;
+    TEST_INT(peer_select(&q).protocol, PEER_PROTO_LL);
+    q.nrows = 0;
+    q.protocol = PEER_PROTO_FLAG;
+    TEST_INT(peer_select(&q).protocol, PEER_PROTO_FLAG);
+}
+
 /* Two plans that differ have different texts. */
 static void texts(void)
 {
@@ -345,6 +401,8 @@ static void geometry(void)
 int main(void)
 {
     selection();
+    with_counts();
+    odd_blocks();
     texts();
     layout();
     geometry();
