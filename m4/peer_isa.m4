@@ -2,6 +2,8 @@
 #
 # On x86-64 they are compiled three times (base, AVX2, AVX-512) and the library picks one by what the CPU can.
 # PEER_CHECK_ISA sets AVX2_CXXFLAGS and AVX512_CXXFLAGS and defines PEER_HAVE_ISA_VARIANTS when that can be done.
+# With sanitizers, where a compilation takes minutes and only tests are built, there is one: BASE_CXXFLAGS has it made
+# for this machine's own instruction set, which is what the tests would run.
 
 AC_DEFUN([PEER_CHECK_ISA], [
     AVX2_CXXFLAGS="-mavx2 -mf16c"
@@ -23,7 +25,13 @@ AC_DEFUN([PEER_CHECK_ISA], [
     CXXFLAGS=$peer_save_CXXFLAGS
     AC_LANG_POP([C++])
     AC_MSG_RESULT([$peer_have_isa])
-    AS_IF([test "$peer_have_isa" = yes],
+    BASE_CXXFLAGS=
+    AC_SUBST([BASE_CXXFLAGS])
+    AS_IF([test "$peer_have_isa" = yes && test "$enable_sanitizers" = yes],
+        [BASE_CXXFLAGS=-march=native
+         peer_have_isa=no
+         peer_isa_summary="kernels for the instruction set of this machine only"],
+        [test "$peer_have_isa" = yes],
         [AC_DEFINE([PEER_HAVE_ISA_VARIANTS], [1], [Define if the host kernels are also built for AVX2 and AVX-512.])
          peer_isa_summary="kernels for base, avx2 and avx512"],
         [peer_isa_summary="kernels for the base instruction set only"])
