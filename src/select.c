@@ -174,7 +174,8 @@ static const struct peer_row rows[] = {
     PUSH(SHM, ROOTED, 5, 16, ANY_BYTES, ONESHOT, FLAG, 16, 256),
     PULL(1, SHM, PEER_COLL_ALLGATHER, 5, 16, ANY_BYTES, ONESHOT, FLAG, 8, 256),
     PUSH(SHM, EVERY, 5, 16, ANY_BYTES, ONESHOT, FLAG, 8, 256),
-    /* Four H200s joined by NVLink; of more ranks computed. What NCCL has more channels for is its own from some MiB on. */
+    /* H200s joined by NVLink: all-reduce on 2, 3 and 4, all else on 2; of more ranks computed. What NCCL has more channels
+     * for is its own from some MiB on. */
     PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 24 * KIB, ONESHOT, LINE, 64, 128),
     PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 192 * KIB, ONESHOT, LINE, 64, 256),
     PUSH(NVL, PEER_COLL_ALLREDUCE, 2, 2, 384 * KIB, ONESHOT, LINE, 64, 512),
@@ -195,10 +196,22 @@ static const struct peer_row rows[] = {
     PULL(1, NVL, PEER_COLL_ALLREDUCE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
     PUSH(NVL, PEER_COLL_BARRIER, 2, 16, ANY_BYTES, ONESHOT, FLAG, 1, 32),
     PUSH(NVL, PEER_COLL_ALLTOALLV, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    PUSH(NVL, EVERY, 2, 16, 64 * KIB, ONESHOT, LINE, 32, 256),
+    PUSH(NVL, WHOLE, 2, 2, 4 * KIB, ONESHOT, LL, 32, 256),
+    PUSH(NVL, PEER_COLL_BCAST, 2, 2, MIB, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, PEER_COLL_REDUCE, 2, 2, MIB, ONESHOT, LINE, 64, 512),
+    PUSH(NVL, WHOLE, 3, 16, 256 * KIB, ONESHOT, LINE, 64, 256),
     PUSH(NVL, WHOLE, 2, 2, 4 * MIB, ONESHOT, FLAG, 64, 512),
     PUSH(NVL, WHOLE, 3, 16, 4 * MIB, TWOSHOT, FLAG, 64, 512),
     BY_NCCL(NVL, WHOLE, 2, 16, ANY_BYTES),
+    PUSH(NVL, PEER_COLL_REDUCE_SCATTER_BLOCK, 2, 16, 12 * KIB, ONESHOT, LL, 32, 256),
+    PUSH(NVL, EVERY, 2, 16, 768, ONESHOT, LL, 32, 256),
+    PUSH(NVL, EVERY, 2, 16, 128 * KIB, ONESHOT, LINE, 64, 256),
+    PUSH(NVL, EVERY, 2, 2, 384 * KIB, ONESHOT, LINE, 64, 512),
+    PUSH(NVL, EVERY, 2, 2, 6 * MIB, ONESHOT, FLAG, 64, 512),
+    /* A share that its part of the staging does not hold goes in pieces, and then NCCL is faster. */
+    PUSH(NVL, EVERY, 3, 4, 3 * MIB, ONESHOT, FLAG, 64, 512),
+    PUSH(NVL, EVERY, 5, 16, 1536 * KIB, ONESHOT, FLAG, 64, 512),
+    BY_NCCL(NVL, EVERY, 2, 16, ANY_BYTES),
     PUSH(NVL, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 64, 512),
 };
 
@@ -256,12 +269,10 @@ static const struct peer_row *row_of(const struct peer_query *query, const char 
 /* Blocks that have something to do: every thread at least one pack. All, where the size is not known. */
 static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
 {
-    static const uint32_t pack_bytes[] = {
-        [PEER_PROTO_LINE] = 12, [PEER_PROTO_LL] = 8, [PEER_PROTO_FLAG] = 16};
     if (query->collective == PEER_COLL_ALLTOALLV)
         return most;
     uint64_t shares = query->collective == PEER_COLL_ALLREDUCE ? 1 : query->nranks;
-    const uint64_t of_block = (uint64_t)pack_bytes[plan->protocol] * plan->threads;
+    const uint64_t of_block = (uint64_t)peer_pack_of(plan->protocol, 1, 16).data * plan->threads;
     const uint64_t blocks = (query->nbytes * shares + of_block - 1) / of_block;
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }

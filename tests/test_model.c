@@ -243,6 +243,8 @@ static void check_pick(const struct peer_machine *m, int collective, uint64_t by
     const struct peer_way *ways = peer_model_ways(&nways);
     struct peer_way mine = {plan->path, plan->algorithm, plan->protocol, plan->direction, plan->pieces};
     TEST_TEXT(plan->reason, "the model");
+    if (m->link == PEER_LINK_SHM && bytes >= 256 << 10 && collective != PEER_COLL_BARRIER)
+        TEST_INT(plan->protocol, PEER_PROTO_FLAG);
     if (m->figures.push_collapsed && collective != PEER_COLL_BARRIER)
         TEST_INT(plan->direction, PEER_PULL);
     if (bytes == 0 || collective == PEER_COLL_ALLTOALLV || collective == PEER_COLL_BARRIER)
@@ -252,8 +254,11 @@ static void check_pick(const struct peer_machine *m, int collective, uint64_t by
                            (collective == PEER_COLL_REDUCE && ways[w].algorithm == PEER_ALGO_TWOSHOT);
         const bool proved = m->link != PEER_LINK_WIRE || ways[w].direction == PEER_PUSH ||
                             ways[w].protocol != PEER_PROTO_LINE;
+        const bool polled = m->link == PEER_LINK_SHM && ways[w].protocol == PEER_PROTO_LINE;
+        /* 12 bytes for each thread of 32, or, on more than 2 ranks, 16 blocks of 256 */
+        const bool threads = !polled || bytes <= (uint64_t)12 * 256 * (m->nranks > 2 ? 16 : 32);
         const bool allowed =
-            whole && proved && (ways[w].direction == PEER_PULL || !m->figures.push_collapsed);
+            whole && proved && threads && (ways[w].direction == PEER_PULL || !m->figures.push_collapsed);
         if (ways[w].path == PEER_PATH_PEER && allowed)
             TEST_TRUE(peer_model_us(m, (enum peer_collective)collective, &mine, bytes) <=
                       peer_model_us(m, (enum peer_collective)collective, &ways[w], bytes));

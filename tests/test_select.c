@@ -68,7 +68,7 @@ static void check_plan(const struct peer_query *q)
     else if (q->peer_ok)
         TEST_TRUE(plan.path == PEER_PATH_PEER ||
                   (plan.path == PEER_PATH_NCCL && q->nccl_ok && q->link == PEER_LINK_NVLINK &&
-                   q->algorithm == PEER_CHOICE_AUTO && q->nbytes > (4 << 20)));
+                   q->algorithm == PEER_CHOICE_AUTO && q->nbytes > (1536 << 10)));
     else
         TEST_INT(plan.path, q->nccl_ok ? PEER_PATH_NCCL : PEER_PATH_MPI);
     if (plan.path == PEER_PATH_PEER)
