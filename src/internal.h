@@ -130,7 +130,7 @@ uint64_t peer_hash(uint64_t hash, const char *text);
 /* The table with the values in force, for peer_info --settings. */
 void peer_config_print(FILE *to, const struct peer_config *config);
 
-/* ---- select.c: from a call to a plan -------------------------------------------------------------------- */
+/* ---- select.c, row_text.c: from a call to a plan ------------------------------------------------------ */
 
 enum peer_path { PEER_PATH_PEER, PEER_PATH_NCCL, PEER_PATH_MPI, PEER_PATH_SELF };
 
@@ -163,7 +163,7 @@ struct peer_figures {
  * ranks, and whose max_bytes is no less than its message. */
 struct peer_row {
     uint32_t link;       /* enum peer_link */
-    uint32_t collective; /* enum peer_collective, or a set of them, see select.c */
+    uint32_t collective; /* enum peer_collective, or a set of them, see rows.h */
     uint32_t min_ranks, max_ranks;
     uint64_t max_bytes;
     uint32_t algorithm;
