@@ -364,16 +364,17 @@ static inline void peer_set_islands(struct peer_call *c, const uint8_t island[PE
 
 /* Where runs of packs begin matters on PCIe, which carries whole 128 bytes best: long ones begin there. Short ones begin
  * at a line of the host's caches, as what several ranks write into one comes late: 8 bytes between 8 ranks through the
- * host's memory took 14 us where a line had four writers. In packs, of 16 bytes. */
-PEER_BOTH uint64_t peer_run_step(uint64_t packs)
+ * host's memory took 14 us where a line had four writers. In packs of so many bytes, a power of two. */
+PEER_BOTH uint64_t peer_run_step(uint64_t packs, uint32_t staged)
 {
-    return packs < 64 ? 4 : 8;
+    const uint32_t bytes = packs * staged < 1024 ? 64 : 128;
+    return bytes > staged ? bytes / staged : 1;
 }
 
 /* The packs, or a few more. */
-PEER_BOTH uint64_t peer_run_of(uint64_t packs)
+PEER_BOTH uint64_t peer_run_of(uint64_t packs, uint32_t staged)
 {
-    const uint64_t step = peer_run_step(packs);
+    const uint64_t step = peer_run_step(packs, staged);
     return (packs + step - 1) / step * step;
 }
 
@@ -400,10 +401,10 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     writers = one + all;
     room = half_bytes / (writers * pack.staged);
     c->npacks = (c->count + per_pack - 1) / per_pack;
-    need = c->npacks > 0 ? peer_run_of((c->npacks + parts - 1) / parts) : 1;
+    need = c->npacks > 0 ? peer_run_of((c->npacks + parts - 1) / parts, pack.staged) : 1;
     c->slot_bytes = half_bytes;
     c->ring = PEER_RING;
-    cut = peer_run_of((need + pieces - 1) / pieces);
+    cut = peer_run_of((need + pieces - 1) / pieces, pack.staged);
     if (need <= room && pieces == 1) {
         cut = need;
     } else if (cut * pieces <= room) {
@@ -412,7 +413,7 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     } else {
         room /= PEER_RING;
         c->slot_bytes /= PEER_RING;
-        step = peer_run_step(room);
+        step = peer_run_step(room, pack.staged);
         room = room < step ? room : room / step * step;
         cut = cut < room ? cut : room;
     }
@@ -422,7 +423,7 @@ static inline void peer_set_geometry(struct peer_call *c, uint32_t element_bytes
     c->all_at = (uint32_t)one * c->stride;
     c->piece_packs = c->stride * parts;
     c->npieces = (uint32_t)(c->npacks > 0 ? (c->npacks + c->piece_packs - 1) / c->piece_packs : 1);
-    c->block_packs = (uint32_t)peer_run_of((c->stride + c->blocks - 1) / c->blocks);
+    c->block_packs = (uint32_t)peer_run_of((c->stride + c->blocks - 1) / c->blocks, pack.staged);
     c->turn_bytes = (writers * c->stride * pack.staged + 63) / 64 * 64;
     c->turns = 1;
     if (c->npieces == 1 && c->count * element_bytes > PEER_ROTATE_ABOVE)
@@ -475,7 +476,7 @@ PEER_BOTH void peer_set_share(const struct peer_call *c, const struct peer_excha
         share->piece_packs = (uint32_t)(x->slot_bytes / pack.staged);
         share->npieces = (uint32_t)((share->npacks + share->piece_packs - 1) / share->piece_packs);
     }
-    share->run = (uint32_t)peer_run_of((share->piece_packs + c->blocks - 1) / c->blocks);
+    share->run = (uint32_t)peer_run_of((share->piece_packs + c->blocks - 1) / c->blocks, pack.staged);
     share->turn_bytes = ((uint64_t)share->piece_packs * pack.staged + 63) / 64 * 64;
     if (share->npieces == 1 && !c->small && share->count > PEER_ROTATE_SHARE_ABOVE &&
         rotate > share->turn_bytes)

@@ -95,7 +95,7 @@ static int too_many_pieces(const struct peer_request *q)
 }
 
 /* Half of the blocks send, where the pieces allow it: then blocks are those of either kind. */
-static void split(struct peer_call *call)
+static void split(struct peer_call *call, struct peer_pack pack)
 {
     call->split =
         call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
@@ -106,7 +106,7 @@ static void split(struct peer_call *call)
     if (!call->split)
         return;
     call->blocks /= 2;
-    call->block_packs = (uint32_t)peer_run_of((call->stride + call->blocks - 1) / call->blocks);
+    call->block_packs = (uint32_t)peer_run_of((call->stride + call->blocks - 1) / call->blocks, pack.staged);
 }
 
 /* Movements know only bytes: the packs of both units are the same. */
@@ -138,7 +138,7 @@ static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, s
         call->algorithm = comm->last.plan.algorithm = PEER_ALGO_TWOSHOT;
         peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
     }
-    split(call);
+    split(call, pack_of(comm, q));
     comm->last.even = call->count_bytes % grain_of(comm, pack_of(comm, q)) == 0;
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
 }

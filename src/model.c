@@ -359,10 +359,17 @@ static uint32_t threads_of(const struct peer_way *way)
 /* Lines in the host's memory are polled over the link, one by each thread, and those for which there is no thread wait for
  * others to come. Two GPUs with a link each took 23.6 us for an all-reduce of 256 KiB, 17 by this model, and 26.3 for a
  * broadcast. */
-static bool lines_wait_in_turn(const struct peer_machine *m, uint64_t bytes, const struct peer_way *way)
+static bool lines_wait_in_turn(const struct peer_machine *m, enum peer_collective collective, uint64_t bytes,
+                               const struct peer_way *way)
 {
-    return m->link == PEER_LINK_SHM && way->protocol == PEER_PROTO_LINE &&
-           bytes > (uint64_t)blocks_of(m) * threads_of(way) * peer_pack_of(way->protocol, 1, 16).data;
+    const double at_once = (double)blocks_of(m) * threads_of(way) * peer_pack_of(way->protocol, 1, 16).data;
+    struct step steps[MOST_STEPS];
+    bool in_turn = false;
+    if (m->link != PEER_LINK_SHM || way->protocol != PEER_PROTO_LINE)
+        return false;
+    for (int i = algorithms[way->algorithm](m, collective, (double)bytes, steps) - 1; i >= 0; i--)
+        in_turn = in_turn || steps[i].gets > at_once;
+    return in_turn;
 }
 
 /* Whether selection may take it. Only an all-reduce, and a reduce in two steps, is cut into pieces at will. */
@@ -377,7 +384,7 @@ static bool allowed(const struct peer_machine *m, enum peer_collective collectiv
         return false;
     if (way->direction == PEER_PULL && way->protocol == PEER_PROTO_LINE && m->link == PEER_LINK_WIRE)
         return false; /* see select.c */
-    if (lines_wait_in_turn(m, bytes, way))
+    if (lines_wait_in_turn(m, collective, bytes, way))
         return false;
     return way->pieces == 1 || cut;
 }

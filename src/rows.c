@@ -194,12 +194,13 @@ static const struct peer_row rows[] = {
     PUSH(NVL, WHOLE, 2, 2, 4 * MIB, ONESHOT, FLAG, 64, 512),
     PUSH(NVL, WHOLE, 3, 16, 4 * MIB, TWOSHOT, FLAG, 64, 512),
     BY_NCCL(NVL, WHOLE, 2, 16, ANY_BYTES),
+    PUSH(NVL, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 64, 512),
     PUSH(NVL, PEER_COLL_REDUCE_SCATTER_BLOCK, 2, 16, 12 * KIB, ONESHOT, LL, 32, 256),
     PUSH(NVL, EVERY, 2, 16, 768, ONESHOT, LL, 32, 256),
     PUSH(NVL, EVERY, 2, 16, 128 * KIB, ONESHOT, LINE, 64, 256),
     PUSH(NVL, EVERY, 2, 2, 384 * KIB, ONESHOT, LINE, 64, 512),
     PUSH(NVL, EVERY, 2, 2, 6 * MIB, ONESHOT, FLAG, 64, 512),
-    /* A share that its part of the staging does not hold goes in pieces, and then NCCL is faster. */
+    /* A share of more than 8 MiB / ranks goes through the staging in pieces. NCCL is faster, on 2 ranks, at twice that. */
     PUSH(NVL, EVERY, 3, 4, 3 * MIB, ONESHOT, FLAG, 64, 512),
     PUSH(NVL, EVERY, 5, 16, 1536 * KIB, ONESHOT, FLAG, 64, 512),
     BY_NCCL(NVL, EVERY, 2, 16, ANY_BYTES),

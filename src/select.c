@@ -19,18 +19,31 @@ static bool in_set(uint32_t set, uint32_t collective)
            (set == ROOTED && peer_collective_rooted(collective)) || (set == WHOLE && whole);
 }
 
+static bool fits(const struct peer_row *row, const struct peer_query *query)
+{
+    return row->link == query->link && in_set(row->collective, query->collective) &&
+           row->min_ranks <= query->nranks && query->nranks <= row->max_ranks &&
+           query->nbytes <= row->max_bytes &&
+           (row->path != PEER_PATH_NCCL || (query->nccl_ok && query->algorithm == PEER_CHOICE_AUTO));
+}
+
+/* The first row that fits. What is meant for the collective without counts stands back behind a row that names the one
+ * with them. */
 static const struct peer_row *row_among(const struct peer_row *among, size_t n,
                                         const struct peer_query *query)
 {
+    const struct peer_row *first = NULL;
     for (size_t i = 0; i < n; i++) {
-        const struct peer_row *row = &among[i];
-        if (row->link == query->link && in_set(row->collective, query->collective) &&
-            row->min_ranks <= query->nranks && query->nranks <= row->max_ranks &&
-            query->nbytes <= row->max_bytes &&
-            (row->path != PEER_PATH_NCCL || (query->nccl_ok && query->algorithm == PEER_CHOICE_AUTO)))
-            return row;
+        if (!fits(&among[i], query))
+            continue;
+        if (among[i].collective == query->collective)
+            return &among[i];
+        if (first == NULL)
+            first = &among[i];
+        if (first->collective != without_counts(query->collective))
+            return first;
     }
-    return NULL;
+    return first;
 }
 
 /* PEER_TABLE's, the model's, or a built-in one; *reason: which. */
@@ -83,16 +96,13 @@ static bool line_serves(const struct peer_query *query, uint32_t direction)
     return query->line_ok && (!other_gpus || direction == PEER_PUSH);
 }
 
-/* A row's protocol. The built-in ones say ll for small messages, which is slow with blocks of a reduce-scatter that are no
- * multiple of the 8 bytes that it reads at once; line, which is as fast otherwise, reads words of 4. */
+/* A row's protocol. ll is slow with blocks of a reduce-scatter that are no multiple of the 8 bytes that it reads at once; line,
+ * which is as fast otherwise, reads words of 4. */
 static uint32_t protocol_of(const struct peer_query *query, const struct peer_row *row)
 {
-    size_t n;
-    const struct peer_row *rows = peer_builtin_rows(&n);
-    const bool built_in = row >= rows && row < rows + n;
     const bool odd_blocks = query->link != PEER_LINK_HOST && query->nbytes % 8 != 0 &&
                             without_counts(query->collective) == PEER_COLL_REDUCE_SCATTER_BLOCK;
-    return built_in && odd_blocks && row->protocol == PEER_PROTO_LL ? PEER_PROTO_LINE : row->protocol;
+    return odd_blocks && row->protocol == PEER_PROTO_LL ? PEER_PROTO_LINE : row->protocol;
 }
 
 static struct peer_plan peer_plan_of(const struct peer_query *query, const struct peer_row *row,

@@ -255,8 +255,10 @@ static void check_pick(const struct peer_machine *m, int collective, uint64_t by
         const bool proved = m->link != PEER_LINK_WIRE || ways[w].direction == PEER_PUSH ||
                             ways[w].protocol != PEER_PROTO_LINE;
         const bool polled = m->link == PEER_LINK_SHM && ways[w].protocol == PEER_PROTO_LINE;
-        /* 12 bytes for each thread of 32, or, on more than 2 ranks, 16 blocks of 256 */
-        const bool threads = !polled || bytes <= (uint64_t)12 * 256 * (m->nranks > 2 ? 16 : 32);
+        /* 12 bytes for each thread of 32, or, on more than 2 ranks, 16 blocks of 256; no way gets more than all others'
+         * messages */
+        const bool threads =
+            !polled || bytes * (m->nranks - 1) <= (uint64_t)12 * 256 * (m->nranks > 2 ? 16 : 32);
         const bool allowed =
             whole && proved && threads && (ways[w].direction == PEER_PULL || !m->figures.push_collapsed);
         if (ways[w].path == PEER_PATH_PEER && allowed)

@@ -142,11 +142,11 @@ static struct peer_query free_query(uint32_t collective)
                                .max_threads = PEER_MAX_BLOCKS * PEER_MAX_THREADS};
 }
 
-/* A collective with counts goes as the one without, where no row before that names it. */
+/* A collective with counts goes as the one without, where no row of the table names it. */
 static void with_counts(void)
 {
     struct peer_query v = free_query(PEER_COLL_ALLGATHERV), q = free_query(PEER_COLL_ALLGATHER);
-    struct peer_row row;
+    struct peer_row table[3];
     char why[128];
     for (int i = 0; i < 2; i++) {
         for (uint64_t bytes = 8; bytes <= (64 << 20); bytes *= 2) {
@@ -157,30 +157,34 @@ static void with_counts(void)
         }
         v.collective = PEER_COLL_REDUCE_SCATTER, q.collective = PEER_COLL_REDUCE_SCATTER_BLOCK;
     }
-    TEST_TRUE(peer_row_parse("local reduce_scatter 8-8 any oneshot.ll 3x96", &row, why, sizeof why));
-    v.rows = q.rows = &row, v.nrows = q.nrows = 1;
-    TEST_INT(peer_select(&v).threads, 96);
-    TEST_TRUE(peer_select(&q).threads != 96);
+    TEST_TRUE(peer_row_parse("local (all) 8-8 8 oneshot.ll 3x32", &table[0], why, sizeof why));
+    TEST_TRUE(
+        peer_row_parse("local reduce_scatter_block 8-8 any oneshot.ll 3x64", &table[1], why, sizeof why));
+    TEST_TRUE(peer_row_parse("local reduce_scatter 8-8 4096 oneshot.ll 3x96", &table[2], why, sizeof why));
+    v.rows = q.rows = table, v.nrows = q.nrows = 3;
+    static const struct {
+        uint64_t bytes;
+        uint32_t with, without;
+    } cases[] = {{8, 32, 32}, {4096, 96, 64}, {4104, 64, 64}};
+    for (int i = 0; i < 3; i++) {
+        v.nbytes = q.nbytes = cases[i].bytes;
+        TEST_INT(peer_select(&v).threads, cases[i].with);
+        TEST_INT(peer_select(&q).threads, cases[i].without);
+    }
 }
 
-/* Blocks of a reduce-scatter that ll can't read 8 bytes at once go by line, which can; but what is asked for comes. */
+/* Blocks of a reduce-scatter that ll can't read 8 bytes at once go by line, which can; but what is forced comes. */
 static void odd_blocks(void)
 {
     struct peer_query q = free_query(PEER_COLL_REDUCE_SCATTER_BLOCK);
-    struct peer_row row;
-    char why[128];
     for (q.nbytes = 4; q.nbytes <= 64; q.nbytes += 4)
         TEST_INT(peer_select(&q).protocol, q.nbytes % 8 == 0 ? PEER_PROTO_LL : PEER_PROTO_LINE);
     q.nbytes = 4;
     q.line_ok = false;
     TEST_INT(peer_select(&q).protocol, PEER_PROTO_LL);
     q.line_ok = true;
-    TEST_TRUE(peer_row_parse("local reduce_scatter_block 8-8 any oneshot.ll 3x96", &row, why, sizeof why));
-    q.rows = &row, q.nrows = 1;
-    TEST_INT(peer_select(&q).protocol, PEER_PROTO_LL);
-    q.nrows = 0;
-    q.protocol = PEER_PROTO_FLAG;
-    TEST_INT(peer_select(&q).protocol, PEER_PROTO_FLAG);
+    for (q.protocol = 0; q.protocol < PEER_N_PROTOCOLS; q.protocol++)
+        TEST_INT(peer_select(&q).protocol, q.protocol);
 }
 
 /* Two plans that differ have different texts. */
@@ -239,7 +243,8 @@ static void check_geometry(const struct peer_call *c, uint32_t element, uint32_t
     /* As many pieces as asked for, but for what rounding up to whole packs and to where runs begin takes. */
     TEST_TRUE(c->pieces <= 1 ||
               (uint64_t)c->stride <=
-                  peer_run_of(peer_run_of((c->npacks + parts - 1) / parts) / c->pieces + 1));
+                  peer_run_of(peer_run_of((c->npacks + parts - 1) / parts, pack.staged) / c->pieces + 1,
+                              pack.staged));
     TEST_TRUE(slots * c->slot_bytes <= PEER_MAIN_BYTES(c->staging, c->protocol));
     TEST_INT(c->slot_bytes % 16, 0);
     /* Calls of one piece may take turns in the half: every turn's place lies in it. */
