@@ -21,8 +21,8 @@
  * threads of a block have ended a step before one begins the next (where there is but one piece they need not).
  *
  * Split. Where the pieces have a place each, none is overwritten in the call, and a sender need not wait for anybody. Then
- * half of the blocks send all pieces (step 1), and the others do the rest: so both directions of a link are busy, and
- * nobody waits for a fence who could read.
+ * some blocks send all pieces (step 1), and the others do the rest: so both directions of a link are busy, and nobody
+ * waits for a fence who could read. The others are teams that take the pieces in turn: while one waits, another reads.
  *
  * Why a slot may be overwritten by piece p+4 of the same call (across calls: kernels/protocol.h); A and B are
  * blocks of the same number on two ranks. Where the slot lies does not matter.
@@ -104,15 +104,17 @@ struct Steps {
         return Kind::PLAIN ? 1 : b.c.npieces;
     }
 
-    PEER_FN MyPack load_own(uint64_t i) const
+    template <class IsWhole = Partly>
+    PEER_FN MyPack load_own(uint64_t i, IsWhole whole = {}) const
     {
-        return buffers.load(0, i, count);
+        return buffers.load(0, i, count, whole);
     }
 
-    PEER_FN void store_own(uint64_t i, const MyPack &x) const
+    template <class IsWhole = Partly>
+    PEER_FN void store_own(uint64_t i, const MyPack &x, IsWhole whole = {}) const
     {
         if (b.c.keep)
-            buffers.store(0, i, count, x);
+            buffers.store(0, i, count, x, whole);
     }
 
     /* Where this rank writes for rank r, and where it reads what r wrote. */
@@ -159,6 +161,12 @@ struct Steps {
     {
         uint32_t end = (b.at.block + 1) * b.c.block_packs;
         return end < part.count ? end : part.count;
+    }
+
+    PEER_FN Run run_of(const Part &part) const
+    {
+        const uint32_t stop = end(part);
+        return {begin(), buffers.whole(part.first, stop, count), stop, b.at.nthreads};
     }
 };
 
@@ -297,17 +305,18 @@ struct Flags : Steps<T, Op, Packs, Kind> {
     /* Writes this rank's own packs of a part. */
     PEER_FN void push_own(const Part &part, char *to) const
     {
-        push_run(b, to, begin(), end(part), [&](uint32_t j) { return load_own(part.first + j); });
+        push_run(b, Base::run_of(part), to,
+                 [&](uint32_t j, auto whole) { return this->load_own(part.first + j, whole); });
     }
 
     /* body(j, pack) for each pack of this block's run of a part, combined over all ranks. */
     template <Region REGION, class Body>
     PEER_FN void reduce_run(const Part &part, uint32_t p, Body body) const
     {
-        const uint32_t stop = end(part), step = b.at.nthreads;
-        auto from = Base::template from_each<REGION>(p);
-        for (uint32_t j = begin(); j < stop; j += step)
-            body(j, Packs::reduce(from, j, rank, nranks, op, [&] { return load_own(part.first + j); }));
+        Packs::reduce_run(
+            Base::run_of(part), Base::template from_each<REGION>(p),
+            Base::buffers.at(part.first * (Packs::BYTES / sizeof(T))), rank, nranks, op,
+            [&](uint32_t j) { return load_own(part.first + j); }, body);
     }
 
     PEER_FN void oneshot_send(uint32_t p)
@@ -322,7 +331,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
      * place. */
     PEER_FN uint32_t first() const
     {
-        return !Kind::PLAIN && b.c.split ? 0 : 1;
+        return !Kind::PLAIN && b.c.teams > 0 ? 0 : 1;
     }
 
     PEER_FN bool oneshot_reduce(uint32_t p)
@@ -332,7 +341,9 @@ struct Flags : Steps<T, Op, Packs, Kind> {
         if (!wait_peers(b, 0, tag(p), expect, first()))
             return false;
         mark(b, PEER_MARK_ARRIVED, p);
-        reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x) { store_own(part.first + j, x); });
+        reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x, auto whole) {
+            this->store_own(part.first + j, x, whole);
+        });
         return true;
     }
 
@@ -348,11 +359,11 @@ struct Flags : Steps<T, Op, Packs, Kind> {
     template <bool STREAM>
     PEER_FN void reduce_and_push(const Part &part, uint32_t p) const
     {
-        reduce_run<ONE>(part, p, [&](uint32_t j, const MyPack &x) {
+        reduce_run<ONE>(part, p, [&](uint32_t j, const MyPack &x, auto whole) {
             for (uint32_t i = 1; i <= Base::receivers(); i++)
                 Pusher::store<STREAM>(
                     Base::template to<ALL>(peer_at(b.c, i), p) + (uint64_t)j * Packs::STAGED, x.w);
-            store_own(part.first + j, x);
+            this->store_own(part.first + j, x, whole);
         });
     }
 
@@ -388,13 +399,13 @@ struct Flags : Steps<T, Op, Packs, Kind> {
     {
         Part part = part_of(b.c, p, rank);
         char *kept = Base::template to<ALL>(rank, p);
-        reduce_run<ONE>(part, p, [&](uint32_t j, const MyPack &x) {
+        reduce_run<ONE>(part, p, [&](uint32_t j, const MyPack &x, auto whole) {
             Pusher::store<false>(kept + (uint64_t)j * Packs::STAGED, x.w);
-            store_own(part.first + j, x);
+            this->store_own(part.first + j, x, whole);
         });
         return in_turns(p, 1, 2 * p + 3, [&](uint32_t r) {
-            push_run(b, Base::template to<ALL>(r, p), begin(), end(part),
-                     [&](uint32_t j) { return Packs::load(kept, j); });
+            push_run(b, Base::run_of(part), Base::template to<ALL>(r, p),
+                     [&](uint32_t j, auto) { return Packs::load(kept, j); });
         });
     }
 
@@ -422,9 +433,9 @@ struct Flags : Steps<T, Op, Packs, Kind> {
             uint32_t r = peer_at(b.c, i);
             Part part = part_of(b.c, p, r);
             const char *packs = Base::template from<ALL>(r, p);
-            const uint32_t stop = end(part), step = b.at.nthreads;
-            for (uint32_t j = begin(); j < stop; j += step)
-                store_own(part.first + j, Packs::load(packs, j));
+            over_run(
+                Base::run_of(part), [&](uint32_t j, auto) { return Packs::load(packs, j); },
+                [&](uint32_t j, const MyPack &x, auto whole) { this->store_own(part.first + j, x, whole); });
         }
         return true;
     }
@@ -447,7 +458,7 @@ PEER_FN void oneshot(Block &b, MySteps &s)
     for (uint32_t p = 0; p < n; p++) {
         if (p + 1 < n && b.at.sends)
             s.oneshot_send(p + 1);
-        if (b.at.works && !step_ended(n, s.oneshot_reduce(p)))
+        if (works_on(b, p) && !step_ended(n, s.oneshot_reduce(p)))
             return;
     }
     mark(b, PEER_MARK_END);
@@ -467,12 +478,10 @@ PEER_FN void twoshot(Block &b, MySteps &s)
     for (uint32_t t = 1; t <= n + 1; t++) {
         if (t < n && b.at.sends)
             s.scatter(t);
-        if (!b.at.works)
-            continue;
-        if (t <= n && !step_ended(n, s.twoshot_reduce(t - 1)))
+        if (t <= n && works_on(b, t - 1) && !step_ended(n, s.twoshot_reduce(t - 1)))
             return;
         mark(b, PEER_MARK_REDUCED, t - 1);
-        if (t >= 2 && !step_ended(n, s.gather(t - 2)))
+        if (t >= 2 && works_on(b, t - 2) && !step_ended(n, s.gather(t - 2)))
             return;
     }
     mark(b, PEER_MARK_END);

@@ -29,21 +29,24 @@ struct alignas(16) Line {
     uint32_t w[4];
 };
 
-/* Where a thread stands in the grid. A split call has two blocks of each number, one that sends and one that does the
- * rest. */
+/* Where a thread stands in the grid. A split call has several blocks of each number: one that sends, and one of each
+ * team, which do the rest: team t with the pieces t, t + nteams, ... */
 struct Place {
-    uint32_t block, nblocks; /* of its kind */
+    uint32_t block, nblocks; /* of those that send, or of a team */
     uint32_t thread, nthreads;
     bool sends, works;
+    uint32_t team, nteams;
     uint32_t copy, ncopies; /* number of the block among all, which is that of its copy of the state; all */
 };
 
 /* The place of the i-th block of the grid, those that send being the first. */
 PEER_BOTH Place place_of(const peer_call &c, uint32_t i, uint32_t thread, uint32_t nthreads, bool split)
 {
-    const bool works = !split || i >= c.blocks;
-    return {split && works ? i - c.blocks : i, c.blocks, thread, nthreads, !split || !works, works, i,
-            split ? 2 * c.blocks : c.blocks};
+    if (!split)
+        return {i, c.blocks, thread, nthreads, true, true, 0, 1, i, c.blocks};
+    const uint32_t row = i / c.blocks;
+    return {i % c.blocks,          c.blocks, thread, nthreads,     row == 0, row > 0,
+            row > 0 ? row - 1 : 0, c.teams,  i,      peer_grid(&c)};
 }
 
 #ifdef __CUDACC__ /* ------------------------------------------------------------------------------ CUDA form */
@@ -62,6 +65,9 @@ constexpr uint32_t REGISTER = UINT32_MAX;
 
 /* Peers whose data are loaded together, before the first is looked at. */
 constexpr uint32_t TOGETHER = 8;
+
+/* Packs of one peer that are loaded before the first is stored. */
+constexpr uint32_t AHEAD = 4;
 
 PEER_FN Place place(const peer_call &c, uint32_t, bool split)
 {
@@ -242,7 +248,15 @@ struct Pusher {
     #define PEER_NO_UNROLL
 
 constexpr uint32_t PEER_VECTOR = 64; /* a cache line */
-constexpr uint32_t TOGETHER = 1;
+
+    /* Where PEER_LIKE_GPU is set all is as on a GPU, for tests. */
+    #ifdef PEER_LIKE_GPU
+constexpr bool LIKE_GPU = true;
+    #else
+constexpr bool LIKE_GPU = false;
+    #endif
+constexpr uint32_t TOGETHER = LIKE_GPU ? 8 : 1;
+constexpr uint32_t AHEAD = LIKE_GPU ? 4 : 1;
 
 PEER_FN Place place(const peer_call &c, uint32_t block, bool split)
 {
@@ -361,7 +375,7 @@ PEER_FN bool relax(const peer_call &c, uint32_t spins)
 
 template <uint32_t BYTES>
 struct ChunkOf {
-    static constexpr uint32_t VALUE = 1;
+    static constexpr uint32_t VALUE = !LIKE_GPU ? 1 : (BYTES & -BYTES) < 16 ? (BYTES & -BYTES) : 16;
 };
 
     /* Bytes that the instruction set moves and computes with at once. */

@@ -50,7 +50,7 @@ bool with_reduction(uint32_t datatype, uint32_t op, Body body)
 inline bool is_plain(const peer_call &c)
 {
     const peer_exchange *x = c.exchange;
-    return c.npieces == 1 && !c.pull_one && !c.pull_all && !c.split && c.marks == nullptr &&
+    return c.npieces == 1 && !c.pull_one && !c.pull_all && c.teams == 0 && c.marks == nullptr &&
            (x == nullptr || (x->uniform && !x->pull));
 }
 

@@ -117,20 +117,25 @@ struct Exchange {
     }
 
     /* Pack j of piece p of a share of sendbuf. */
-    PEER_FN MyPack load(const peer_share &s, uint32_t p, uint32_t j) const
+    template <class IsWhole = Partly>
+    PEER_FN MyPack load(const peer_share &s, uint32_t p, uint32_t j, IsWhole whole = {}) const
     {
-        return buffers.load(s.at / sizeof(T), (uint64_t)p * s.piece_packs + j, s.count / sizeof(T));
+        return buffers.load(s.at / sizeof(T), (uint64_t)p * s.piece_packs + j, s.count / sizeof(T), whole);
     }
 
     /* To the byte `at` of recvbuf. */
-    PEER_FN void store_at(uint64_t at, const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack) const
+    template <class IsWhole = Partly>
+    PEER_FN void store_at(uint64_t at, const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack,
+                          IsWhole whole = {}) const
     {
-        buffers.store(at / sizeof(T), (uint64_t)p * s.piece_packs + j, s.count / sizeof(T), pack);
+        buffers.store(at / sizeof(T), (uint64_t)p * s.piece_packs + j, s.count / sizeof(T), pack, whole);
     }
 
-    PEER_FN void store(const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack) const
+    template <class IsWhole = Partly>
+    PEER_FN void store(const peer_share &s, uint32_t p, uint32_t j, const MyPack &pack,
+                       IsWhole whole = {}) const
     {
-        store_at(s.at, s, p, j, pack);
+        store_at(s.at, s, p, j, pack, whole);
     }
 
     /* This block's run of piece p of a share: packs begin .. end-1. */
@@ -143,6 +148,13 @@ struct Exchange {
     {
         uint32_t end = (b.at.block + 1) * s.run, packs = piece_of(s, p);
         return end < packs ? end : packs;
+    }
+
+    PEER_FN Run run_of(const peer_share &s, uint32_t p) const
+    {
+        const uint32_t stop = end(s, p);
+        return {begin(s) + b.at.thread, buffers.whole((uint64_t)p * s.piece_packs, stop, s.count / sizeof(T)),
+                stop, b.at.nthreads};
     }
 
     PEER_FN char *to(const PeerShare &s, uint32_t p) const
@@ -298,6 +310,7 @@ struct LineExchange : Exchange<T, Packs, Kind> {
 template <class T, class Packs, class Kind>
 struct FlagExchange : Exchange<T, Packs, Kind> {
     using Base = Exchange<T, Packs, Kind>;
+    using MyPack = typename Packs::MyPack;
     using Base::b, Base::x, Base::tag, Base::load, Base::store, Base::begin, Base::end;
 
     using Base::Base;
@@ -306,8 +319,8 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
     {
         for (uint32_t i = 0; i < x.nwrite; i++) {
             const PeerShare s = Base::written(i);
-            push_run(b, Base::to(s, p), begin(s) + b.at.thread, end(s, p),
-                     [&](uint32_t j) { return load(s, p, j); });
+            push_run(b, Base::run_of(s, p), Base::to(s, p),
+                     [&](uint32_t j, auto whole) { return this->load(s, p, j, whole); });
         }
         Base::signal_sent(p);
     }
@@ -320,9 +333,9 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
         for (uint32_t i = 0; i < x.nrecv; i++) {
             const PeerShare s = Base::received(i);
             const char *from = Base::from(s, p);
-            const uint32_t stop = end(s, p), step = b.at.nthreads;
-            for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
-                store(s, p, j, Packs::load(from, j));
+            over_run(
+                Base::run_of(s, p), [&](uint32_t j, auto) { return Packs::load(from, j); },
+                [&](uint32_t j, const MyPack &pack, auto whole) { this->store(s, p, j, pack, whole); });
         }
         return true;
     }
@@ -333,11 +346,13 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
         if (!Base::wait_received(p))
             return false;
         mark(b, PEER_MARK_ARRIVED, p);
-        auto from = Base::from_each(s, p);
-        const uint32_t stop = end(s, p), step = b.at.nthreads, rank = b.c.rank, nranks = b.c.nranks;
-        for (uint32_t j = begin(s) + b.at.thread; j < stop; j += step)
-            Base::store_at(x.own_to, s, p, j,
-                           Packs::reduce(from, j, rank, nranks, op, [&] { return load(s, p, j); }));
+        const char *own = Base::buffers.at((s.at + (uint64_t)p * s.piece_packs * Packs::BYTES) / sizeof(T));
+        Packs::reduce_run(
+            Base::run_of(s, p), Base::from_each(s, p), own, b.c.rank, b.c.nranks, op,
+            [&](uint32_t j) { return load(s, p, j); },
+            [&](uint32_t j, const MyPack &pack, auto whole) {
+                this->store_at(x.own_to, s, p, j, pack, whole);
+            });
         return true;
     }
 };

@@ -127,7 +127,7 @@ cudaError_t resident_blocks(const void *kernel, int *least)
 extern "C" int peer_launch_cuda(const struct peer_call *call, void *stream)
 {
     void *parameters[] = {const_cast<peer_call *>(call), const_cast<peer_exchange *>(call->exchange)};
-    return cudaLaunchKernel(kernel_of(*call), dim3(call->split ? 2 * call->blocks : call->blocks),
+    return cudaLaunchKernel(kernel_of(*call), dim3(peer_grid(call)),
                             dim3(call->threads), parameters, 0, (cudaStream_t)stream);
 }
 

@@ -9,7 +9,7 @@ namespace
 template <class Body>
 void on_every_block(const peer_call &c, bool plain, Body body)
 {
-    for (uint32_t i = 0; i < (c.split ? 2 * c.blocks : c.blocks); i++) {
+    for (uint32_t i = 0; i < peer_grid(&c); i++) {
         Block b = block_of(c, i, plain);
         body(b);
     }

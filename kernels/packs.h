@@ -4,6 +4,8 @@
 #ifndef PEER_KERNELS_PACKS_H
 #define PEER_KERNELS_PACKS_H
 
+#include <type_traits>
+
 #include "protocol.h"
 
 namespace
@@ -165,6 +167,21 @@ struct LinePacks {
     }
 };
 
+/* What the compiler knows of a pack: that it is whole, and lies where it can be moved at once; or nothing. */
+using Whole = std::true_type;
+using Partly = std::false_type;
+
+/* A thread's packs: first, first + step, ... below stop. Those below `whole` are. */
+struct Run {
+    uint32_t first, whole, stop, step;
+
+    /* The first that may not be. */
+    PEER_FN uint32_t rest() const
+    {
+        return whole <= first ? first : first + (whole - first + step - 1) / step * step;
+    }
+};
+
 /* ---- Packs behind flags --------------------------------------------------------------------------------- */
 
 template <class T>
@@ -187,7 +204,7 @@ struct FlagPacks {
     {
         uint32_t r0 = 0;
         do {
-            MyPack x[TOGETHER];
+            MyPack x[TOGETHER] = {};
             PEER_UNROLL
             for (uint32_t i = 0; i < TOGETHER; i++) {
                 if (i > 0 && r0 + i >= n)
@@ -199,33 +216,100 @@ struct FlagPacks {
         } while (r0 < n);
     }
 
-    /* Pack j combined over all ranks. */
-    template <class From, class Op, class Own>
-    PEER_FN static MyPack reduce(From from, uint32_t j, uint32_t rank, uint32_t nranks, Op op, Own own)
+    /* body(j, pack j combined over all ranks) for the whole packs of a run, PACKS of them at a time, so that few ranks
+     * have as many loads under way as many. own: where this rank's packs lie. */
+    template <uint32_t PACKS, uint32_t PEERS, class From, class Op, class Body>
+    PEER_FN static void reduce_whole(const Run &run, From from, const char *own, uint32_t self, uint32_t n,
+                                     Op op, Body body)
     {
-        Accumulator<T, BYTES, Op> acc;
-        add_up(from, j, rank, nranks, op, own, acc);
-        return acc.result(op, nranks);
+        const char *packs[PEERS];
+        PEER_UNROLL
+        for (uint32_t i = 0; i < PEERS; i++)
+            packs[i] = i == self || i >= n ? own : from(i);
+        PEER_NO_UNROLL
+        for (uint32_t j = run.first; j < run.whole; j += PACKS * run.step) {
+            MyPack x[PACKS][PEERS] = {};
+            PEER_UNROLL
+            for (uint32_t k = 0; k < PACKS && j + k * run.step < run.whole; k++) {
+                PEER_UNROLL
+                for (uint32_t i = 0; i < PEERS && i < n; i++)
+                    x[k][i] = load(packs[i], j + k * run.step);
+            }
+            PEER_UNROLL
+            for (uint32_t k = 0; k < PACKS && j + k * run.step < run.whole; k++) {
+                Accumulator<T, BYTES, Op> acc;
+                acc.combine(x[k], 0, n, op);
+                body(j + k * run.step, acc.result(op, n), Whole());
+            }
+        }
+    }
+
+    /* The same for all packs of a run, in the way that suits so many of so many ranks. load_own(j): this rank's. */
+    template <class From, class Op, class LoadOwn, class Body>
+    PEER_FN static void reduce_run(const Run &run, From from, const char *own, uint32_t self, uint32_t n,
+                                   Op op, LoadOwn load_own, Body body)
+    {
+        uint32_t j = run.first;
+        if constexpr (TOGETHER > 4) {
+            if (run.first + run.step < run.whole && n <= 4) {
+                if (n == 2)
+                    reduce_whole<TOGETHER / 2, 2>(run, from, own, self, n, op, body);
+                else
+                    reduce_whole<TOGETHER / 4, 4>(run, from, own, self, n, op, body);
+                j = run.rest();
+            }
+        }
+        PEER_NO_UNROLL
+        for (; j < run.stop; j += run.step) {
+            Accumulator<T, BYTES, Op> acc;
+            add_up(
+                from, j, self, n, op, [&] { return load_own(j); }, acc);
+            body(j, acc.result(op, n), Partly());
+        }
     }
 };
 
-/* Stores the packs own(first), own(first + nthreads), ... below `end` to a peer's staging. */
-template <bool STREAM, class Own>
-PEER_FN void store_run(char *to, uint32_t first, uint32_t end, uint32_t step, Own own)
+/* store(j, load(j)) for the packs of a run, with a few loads under way at once. */
+template <class Load, class Store>
+PEER_FN void over_run(const Run &run, Load load, Store store)
 {
-    for (uint32_t j = first; j < end; j += step)
-        Pusher::store<STREAM>(to + (uint64_t)j * PEER_VECTOR, own(j).w);
+    uint32_t j = run.first;
+    if constexpr (AHEAD > 1) {
+        PEER_NO_UNROLL
+        for (; j < run.whole; j += AHEAD * run.step) {
+            decltype(load(j, Whole())) x[AHEAD] = {};
+            PEER_UNROLL
+            for (uint32_t k = 0; k < AHEAD && j + k * run.step < run.whole; k++)
+                x[k] = load(j + k * run.step, Whole());
+            PEER_UNROLL
+            for (uint32_t k = 0; k < AHEAD && j + k * run.step < run.whole; k++)
+                store(j + k * run.step, x[k], Whole());
+        }
+        j = run.rest();
+    }
+    PEER_NO_UNROLL
+    for (; j < run.stop; j += run.step)
+        store(j, load(j, Partly()), Partly());
+}
+
+/* Stores the packs own(j) of a run to a peer's staging. */
+template <bool STREAM, class Own>
+PEER_FN void store_run(const Run &run, char *to, Own own)
+{
+    over_run(run, own, [&](uint32_t j, const auto &x, auto) {
+        Pusher::store<STREAM>(to + (uint64_t)j * PEER_VECTOR, x.w);
+    });
 }
 
 template <class Own>
-PEER_FN void push_run(const Block &b, char *to, uint32_t first, uint32_t end, Own own)
+PEER_FN void push_run(const Block &b, const Run &run, char *to, Own own)
 {
-    const uint64_t lines = end > first ? end - first : 0;
+    const uint64_t lines = run.stop > run.first ? run.stop - run.first : 0;
     Pusher pusher(b.c, lines);
     if (pusher.streaming)
-        store_run<true>(to, first, end, b.at.nthreads, own);
+        store_run<true>(run, to, own);
     else
-        store_run<false>(to, first, end, b.at.nthreads, own);
+        store_run<false>(run, to, own);
     pusher.end(lines);
 }
 
@@ -270,15 +354,39 @@ struct Buffers {
     {
     }
 
-    /* Pack i of the `count` elements from element `at` on. */
-    PEER_FN Pack<T, BYTES> load(uint64_t at, uint64_t i, uint64_t count) const
+    /* Of the packs i, i + 1, ... i + n - 1 of `count` elements, so many are whole. */
+    PEER_FN uint32_t whole(uint64_t i, uint32_t n, uint64_t count) const
     {
-        return load_pack<T, BYTES, EVEN>(send + at, i, count, align);
+        const uint64_t all = EVEN || align >= ChunkOf<BYTES>::VALUE ? count / (BYTES / sizeof(T)) : 0;
+        return all <= i ? 0 : all - i < n ? (uint32_t)(all - i) : n;
     }
 
-    PEER_FN void store(uint64_t at, uint64_t i, uint64_t count, const Pack<T, BYTES> &x) const
+    /* Where packs of the elements from `at` on begin. */
+    PEER_FN const char *at(uint64_t at) const
     {
-        store_pack<T, BYTES, EVEN>(recv + at, i, count, align, x);
+        return (const char *)(send + at);
+    }
+
+    /* Pack i of the `count` elements from element `at` on. */
+    template <class IsWhole = Partly>
+    PEER_FN Pack<T, BYTES> load(uint64_t at, uint64_t i, uint64_t count, IsWhole = {}) const
+    {
+        if constexpr (IsWhole::value) {
+            Pack<T, BYTES> x;
+            load_chunks<BYTES, ChunkOf<BYTES>::VALUE>(x.w, send + at + i * (BYTES / sizeof(T)));
+            return x;
+        } else {
+            return load_pack<T, BYTES, EVEN>(send + at, i, count, align);
+        }
+    }
+
+    template <class IsWhole = Partly>
+    PEER_FN void store(uint64_t at, uint64_t i, uint64_t count, const Pack<T, BYTES> &x, IsWhole = {}) const
+    {
+        if constexpr (IsWhole::value)
+            store_chunks<BYTES, ChunkOf<BYTES>::VALUE>(recv + at + i * (BYTES / sizeof(T)), x.w);
+        else
+            store_pack<T, BYTES, EVEN>(recv + at, i, count, align, x);
     }
 };
 

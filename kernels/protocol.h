@@ -47,7 +47,7 @@ struct Block {
  * asking takes 0.2 us of the 2.6 that a call takes on a GPU. */
 PEER_FN Block block_of(const peer_call &c, uint32_t block, bool plain)
 {
-    return {c, place(c, block, !plain && c.split), {}, 0, false, 0, 0, plain ? nullptr : c.marks};
+    return {c, place(c, block, !plain && c.teams > 0), {}, 0, false, 0, 0, plain ? nullptr : c.marks};
 }
 
 PEER_FN uint32_t half_of(const Block &b)
@@ -59,10 +59,13 @@ PEER_FN uint32_t half_of(const Block &b)
 
 /* Flag of `writer` in rank r's slab. Indexed by half, so that the flags of the other half can be swept. A
  * small call, which under flag has one block, takes those of the block with its place's number: they only
- * grow, and so serve others of the group as well. */
+ * grow, and so serve others of the group as well. Teams, which signal in phase 1, don't go through the pieces in one
+ * order, and have flags of their own. */
 PEER_FN uint32_t *flag_at(const Block &b, uint32_t r, uint32_t phase, uint32_t writer)
 {
-    uint32_t block = b.c.small ? b.state.place : b.at.block;
+    uint32_t block = b.c.small    ? b.state.place
+                     : phase == 1 ? b.at.team * b.at.nblocks + b.at.block
+                                  : b.at.block;
     uint32_t index = ((half_of(b) * PEER_PHASES + phase) * PEER_MAX_BLOCKS + block) * PEER_MAX_PEERS;
     return (uint32_t *)(b.c.slab[r] + (uint64_t)(index + writer) * PEER_FLAG_STRIDE);
 }
@@ -115,8 +118,14 @@ PEER_FN bool advance(const Block &b)
 PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
 {
     if (b.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0 &&
-        (which <= PEER_MARK_SENT ? b.at.sends : b.at.works))
+        (which <= PEER_MARK_SENT ? b.at.sends : b.at.works && b.at.team == 0))
         b.marks[which] = now_ns();
+}
+
+/* Whether this block does with piece p what comes after its sending. */
+PEER_FN bool works_on(const Block &b, uint32_t p)
+{
+    return b.at.works && (b.at.nteams == 1 || p % b.at.nteams == b.at.team);
 }
 
 /* ---- Waits ---------------------------------------------------------------------------------------------- */

@@ -94,18 +94,24 @@ static int too_many_pieces(const struct peer_request *q)
                       q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES);
 }
 
-/* Half of the blocks send, where the pieces allow it: then blocks are those of either kind. */
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Some blocks only send, and teams of as many do the rest, where the pieces allow it: then blocks are those of a team. Lines
+ * have one team: who waits for them reads all the time, and so keeps others from it. */
 static void split(struct peer_call *call, struct peer_pack pack)
 {
-    call->split =
-        call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
-        call->algorithm != PEER_ALGO_STAGED && call->algorithm != PEER_ALGO_ISLAND &&
-        /* In place, who overwrites must know that its own rank's data have been read: by an own flag, or
-                   * since the result depends on their having been sent. */
-        (call->algorithm == PEER_ALGO_TWOSHOT || call->protocol == PEER_PROTO_FLAG);
-    if (!call->split)
+    const bool can = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
+                     call->algorithm != PEER_ALGO_STAGED && call->algorithm != PEER_ALGO_ISLAND;
+    const bool flag = call->protocol == PEER_PROTO_FLAG;
+    /* In place, who overwrites must know that its own rank's data have been read: by an own flag, or since the result
+     * depends on their having been sent. */
+    if (!can || !(flag || call->algorithm == PEER_ALGO_TWOSHOT))
         return;
-    call->blocks /= 2;
+    call->teams = flag ? smaller(PEER_TEAMS, smaller(call->npieces, call->blocks - 1)) : 1;
+    call->blocks /= 1 + call->teams;
     call->block_packs = (uint32_t)peer_run_of((call->stride + call->blocks - 1) / call->blocks, pack.staged);
 }
 

@@ -241,8 +241,10 @@ static double peer_us(const struct peer_machine *m, enum peer_collective collect
         all.writes += t.writes;
         all.reads += t.reads;
     }
-    /* Of pieces, one is written while the one before is read; each has a flag, and so a fence, of its own. */
-    us += (way->pieces - 1) * (k->round + (protocols[way->protocol].fence ? k->fence : 0));
+    /* Of pieces, one is written while the one before is read; each has a flag, and so a fence, of its own, for which one
+     * of several teams waits. */
+    const double teams = protocols[way->protocol].fence ? PEER_TEAMS : 1;
+    us += (way->pieces - 1) / teams * (k->round + (protocols[way->protocol].fence ? k->fence : 0));
     return us + larger(all.writes, all.reads) + smaller(all.writes, all.reads) / way->pieces;
 }
 

@@ -1,8 +1,10 @@
 /* test_kernels: whole calls through the host kernels of each instruction set that this CPU has; a communicator
  * uses the best one only. The ranks are threads of this program, their slabs plain memory, so that nothing but
  * the kernels runs: every datatype, operation, algorithm and protocol, in one piece and in several, with plain
- * and with streaming stores, and the barrier. */
+ * and with streaming stores, and the barrier. Kernels in the shape of a GPU's run first: they
+ * move several packs at once where these are whole. */
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +13,10 @@
 #include "test.h"
 
 #define RANKS      3
+#define MAX_TEAMS  3
 #define MAX_BLOCKS 3
 #define MAX_COUNT  3000
+#define GUARD      64 /* bytes behind a result, which stay as they are */
 
 struct group {
     const struct peer_host_kernels *kernels;
@@ -21,13 +25,23 @@ struct group {
     char *slab[RANKS];
     struct peer_states *state[RANKS];
     uint32_t grouping; /* of `groupings` */
-    struct reference refs[3][RANKS]
-                         [PEER_N_DATATYPES]; /* for each of them; the last one's are the flat order's too */
+    struct reference refs[4][RANKS]
+                         [PEER_N_DATATYPES]; /* for each of them; of FLAT are the flat order's too */
 };
 
+/* Two ranks are a grouping of their own. */
 #define FLAT 2
+#define PAIR 3
 
-static const struct reference_order groupings[] = {{2, {0, 0, 1}}, {2, {0, 1, 0}}, {3, {0, 1, 2}}};
+static const struct reference_order groupings[] = {
+    {2, {0, 0, 1}}, {2, {0, 1, 0}}, {3, {0, 1, 2}}, {2, {0, 1}}};
+
+extern const struct peer_host_kernels peer_host_kernels_likegpu;
+
+static int ranks_of(uint32_t grouping)
+{
+    return grouping == PAIR ? 2 : RANKS;
+}
 
 struct rank {
     struct group *group;
@@ -71,7 +85,7 @@ static void launch(struct rank *me, struct peer_call *call)
     struct group *g = me->group;
     const uint32_t element = (uint32_t)reference_element((PEER_Datatype)call->datatype);
     call->rank = me->number;
-    call->nranks = RANKS;
+    call->nranks = (uint32_t)ranks_of(g->grouping);
     call->algorithm = me->algorithm;
     call->protocol = me->protocol;
     call->pull_one = me->pull & 1;
@@ -80,7 +94,7 @@ static void launch(struct rank *me, struct peer_call *call)
     call->blocks = 1 + me->calls / 5 % MAX_BLOCKS;
     call->threads = 1;
     call->spin = 10;
-    call->copies = 2 * MAX_BLOCKS; /* split */
+    call->copies = (1 + MAX_TEAMS) * MAX_BLOCKS;
     call->rotate = me->calls % 2 * g->staging;
     call->pace = &me->pace;
     call->staging = g->staging;
@@ -93,17 +107,19 @@ static void launch(struct rank *me, struct peer_call *call)
     peer_set_geometry(call, element, g->kernels->vector_bytes);
     call->even =
         call->count_bytes % peer_pack_of(call->protocol, element, g->kernels->vector_bytes).data == 0;
-    call->split = call->algorithm <= PEER_ALGO_TWOSHOT && me->calls % 2 && call->npieces > 1 &&
-                  call->ring >= call->npieces;
+    if (call->algorithm <= PEER_ALGO_TWOSHOT && me->calls % 2 && call->npieces > 1 &&
+        call->ring >= call->npieces)
+        call->teams = 1 + me->calls / 2 % MAX_TEAMS;
     g->kernels->launch(call);
     me->calls++;
 }
 
 static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count)
 {
-    static _Thread_local unsigned char result[MAX_COUNT * 16];
+    static _Thread_local alignas(64) unsigned char result[MAX_COUNT * 16 + GUARD];
     const struct reference *ref = &me->group->refs[me->group->grouping][me->number][type];
-    size_t skip = me->calls * 7 % (MAX_COUNT - count + 1) * ref->element;
+    size_t skip = me->calls / 3 % 2 * (me->calls * 7 % (MAX_COUNT - count + 1)) * ref->element;
+    uintptr_t address = (uintptr_t)(ref->input + skip) | (uintptr_t)result | 64;
     struct peer_call call = {.collective = PEER_COLL_ALLREDUCE,
                              .kernel = PEER_KERNEL_ALLREDUCE,
                              .keep = 1,
@@ -113,10 +129,13 @@ static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count
                              .recvbuf = result,
                              .count = count,
                              .count_bytes = count * ref->element,
-                             .align = (uint32_t)ref->element};
-    memset(result, 0x5b, count * ref->element);
+                             .align = (uint32_t)(address & -address)};
+    const size_t bytes = count * ref->element;
+    memset(result, 0x5b, bytes + GUARD);
     launch(me, &call);
     me->wrong += reference_differ(type, result, ref->result[op] + skip, count) < count;
+    for (size_t i = bytes; i < bytes + GUARD; i++)
+        me->wrong += result[i] != 0x5b;
 }
 
 /* Two operations for each count, in turn. */
@@ -137,19 +156,20 @@ static void run(struct group *g, const char *name, uint32_t algorithm, uint32_t 
 {
     struct rank ranks[RANKS];
     pthread_t threads[RANKS];
+    const int n = ranks_of(g->grouping);
     open_group(g);
-    for (uint32_t r = 0; r < RANKS; r++) {
+    for (int r = 0; r < n; r++) {
         ranks[r] = (struct rank){.group = g,
-                                 .number = r,
+                                 .number = (uint32_t)r,
                                  .algorithm = algorithm,
                                  .protocol = protocol,
                                  .pull = pull,
                                  .pace.streamed = r == 0 ? 0 : streamed};
         TEST_INT(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
     }
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < n; r++)
         TEST_INT(pthread_join(threads[r], NULL), 0);
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < n; r++)
         if (ranks[r].wrong > 0) {
             test_begin_failure(__FILE__, __LINE__);
             fprintf(stderr, "%s, algorithm %u, protocol %u, pull %u: %u calls are wrong on thread %d", name,
@@ -176,16 +196,21 @@ static void run_variant(struct group *g, const char *name, const struct peer_hos
         for (g->grouping = 0; g->grouping < FLAT; g->grouping++)
             run(g, name, PEER_ALGO_ISLAND, i / 2 % PEER_N_PROTOCOLS, 0, 0);
         run(g, name, PEER_ALGO_ISLAND, i / 2 % PEER_N_PROTOCOLS, 0, 0);
+        g->grouping = PAIR;
+        run(g, name, algorithm / PEER_N_PROTOCOLS, algorithm % PEER_N_PROTOCOLS, i % 4, 0);
+        g->grouping = FLAT;
     }
 }
 
 int main(void)
 {
     static struct group g;
-    for (int i = 0; i < 3 * RANKS; i++)
-        for (int type = 0; type < PEER_N_DATATYPES; type++)
-            reference_make_in(&groupings[i / RANKS], &g.refs[i / RANKS][i % RANKS][type], (PEER_Datatype)type,
-                              51, i % RANKS, RANKS, MAX_COUNT);
+    for (uint32_t k = 0; k <= PAIR; k++)
+        for (int r = 0; r < ranks_of(k); r++)
+            for (int type = 0; type < PEER_N_DATATYPES; type++)
+                reference_make_in(&groupings[k], &g.refs[k][r][type], (PEER_Datatype)type, 51, r, ranks_of(k),
+                                  MAX_COUNT);
+    run_variant(&g, "as on a GPU", &peer_host_kernels_likegpu);
     run_variant(&g, "base", &peer_host_kernels_base);
 #ifdef PEER_HAVE_ISA_VARIANTS
     __builtin_cpu_init();
@@ -194,8 +219,9 @@ int main(void)
     if (peer_host_kernels() == &peer_host_kernels_avx512)
         run_variant(&g, "avx512", &peer_host_kernels_avx512);
 #endif
-    for (int i = 0; i < 3 * RANKS; i++)
-        for (int type = 0; type < PEER_N_DATATYPES; type++)
-            reference_free(&g.refs[i / RANKS][i % RANKS][type]);
+    for (uint32_t k = 0; k <= PAIR; k++)
+        for (int r = 0; r < ranks_of(k); r++)
+            for (int type = 0; type < PEER_N_DATATYPES; type++)
+                reference_free(&g.refs[k][r][type]);
     test_pass();
 }
