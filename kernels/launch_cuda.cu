@@ -127,8 +127,8 @@ cudaError_t resident_blocks(const void *kernel, int *least)
 extern "C" int peer_launch_cuda(const struct peer_call *call, void *stream)
 {
     void *parameters[] = {const_cast<peer_call *>(call), const_cast<peer_exchange *>(call->exchange)};
-    return cudaLaunchKernel(kernel_of(*call), dim3(peer_grid(call)),
-                            dim3(call->threads), parameters, 0, (cudaStream_t)stream);
+    return cudaLaunchKernel(kernel_of(*call), dim3(peer_grid(call)), dim3(call->threads), parameters, 0,
+                            (cudaStream_t)stream);
 }
 
 extern "C" int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream)
