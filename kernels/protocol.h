@@ -113,19 +113,19 @@ PEER_FN bool advance(const Block &b)
     return !b.stopped;
 }
 
-/* Piece p has come to a point whose time is asked for, of the first piece alone. In a split call the sending block has
- * the first two. */
-PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
-{
-    if (b.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0 &&
-        (which <= PEER_MARK_SENT ? b.at.sends : b.at.works && b.at.team == 0))
-        b.marks[which] = now_ns();
-}
-
 /* Whether this block does with piece p what comes after its sending. */
 PEER_FN bool works_on(const Block &b, uint32_t p)
 {
     return b.at.works && (b.at.nteams == 1 || p % b.at.nteams == b.at.team);
+}
+
+/* Piece p has come to a point whose time is asked for, of the first piece alone. In a split call the sending block has
+ * the first two; the end is that of the team that has the last piece. */
+PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
+{
+    if (b.marks != nullptr && p == 0 && b.at.block == 0 && b.at.thread == 0 &&
+        (which <= PEER_MARK_SENT ? b.at.sends : works_on(b, which == PEER_MARK_END ? b.c.npieces - 1 : 0)))
+        b.marks[which] = now_ns();
 }
 
 /* ---- Waits ---------------------------------------------------------------------------------------------- */
