@@ -175,7 +175,7 @@ using Partly = std::false_type;
 struct Run {
     uint32_t first, whole, stop, step;
 
-    /* The first that may not be. */
+    /* The first that may not be. Takes a division. */
     PEER_FN uint32_t rest() const
     {
         return whole <= first ? first : first + (whole - first + step - 1) / step * step;
@@ -256,6 +256,8 @@ struct FlagPacks {
                     reduce_whole<TOGETHER / 2, 2>(run, from, own, self, n, op, body);
                 else
                     reduce_whole<TOGETHER / 4, 4>(run, from, own, self, n, op, body);
+                if (run.whole == run.stop)
+                    return;
                 j = run.rest();
             }
         }
@@ -285,6 +287,8 @@ PEER_FN void over_run(const Run &run, Load load, Store store)
             for (uint32_t k = 0; k < AHEAD && j + k * run.step < run.whole; k++)
                 store(j + k * run.step, x[k], Whole());
         }
+        if (run.whole == run.stop)
+            return;
         j = run.rest();
     }
     PEER_NO_UNROLL
