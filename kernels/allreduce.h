@@ -15,7 +15,8 @@
  * staging is equally far, as with transport shm; under `flag` the flags are always pushed.)
  * A block handles one run of packs of every part, the same in every step, and so meets only the blocks of its own
  * number at the peers. Under `line` and `ll` each 16-byte line carries its tag. Under `flag` a block signals every
- * peer after 1 (phase 0), and after 2 of twoshot (phase 1), and waits for every peer's signal before it reads.
+ * peer after 1 (phase 0), and after 2 of twoshot (phase 1), and waits for every peer's signal before it reads. Of a
+ * split call (below) each team has flags of phase 1 of its own.
  *
  * Pieces overlap: step 1 of piece p+1 comes before step 2 of piece p, and in twoshot that before step 3 of p-1. All
  * threads of a block have ended a step before one begins the next (where there is but one piece they need not).

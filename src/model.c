@@ -243,9 +243,9 @@ static double peer_us(const struct peer_machine *m, enum peer_collective collect
     }
     /* Of pieces, one is written while the one before is read; each has a flag, and so a fence, of its own, for which one
      * of several teams waits. */
-    const bool split = protocols[way->protocol].fence && m->link != PEER_LINK_HOST;
-    const double teams = split ? smaller(PEER_TEAMS, way->pieces) : 1;
-    us += (way->pieces - 1) / teams * (k->round + (protocols[way->protocol].fence ? k->fence : 0));
+    const bool fence = protocols[way->protocol].fence;
+    const double teams = fence && m->link != PEER_LINK_HOST ? smaller(PEER_TEAMS, way->pieces) : 1;
+    us += (way->pieces - 1) / teams * (k->round + (fence ? k->fence : 0));
     return us + larger(all.writes, all.reads) + smaller(all.writes, all.reads) / way->pieces;
 }
 
