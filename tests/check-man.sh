@@ -12,14 +12,7 @@ mpi_setup || exit 1
 pages=$sources/docs/man
 header=$sources/include/peercoll.h
 types=$sources/include/peercoll_types.h
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-
-complain() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
+. "$sources/tests/checks.sh"
 
 # The page itself, or the one that it stands for.
 page_of() { # FILE
@@ -109,8 +102,4 @@ test_names
 test_options
 test_installed
 test_layout
-if [ "$failures" -gt 0 ]; then
-    echo "$failures checks failed"
-    exit 1
-fi
-echo "all good"
+end_checks

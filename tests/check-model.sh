@@ -10,31 +10,12 @@ page=$sources/docs/model.md
 data=$sources/docs/model-data.txt
 info=src/tools/peer_info
 mark='<!-- from here on: peer_info --model-check docs/model-data.txt -->'
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-
-complain() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-}
-
-# The command fails and says something that holds the pattern.
-bad() { # PATTERN COMMAND...
-    pattern=$1
-    shift
-    if "$@" >"$folder/out" 2>"$folder/err" </dev/null; then
-        complain "$* ended without an error"
-    elif ! grep -q -e "$pattern" "$folder/err"; then
-        complain "$* did not say: $pattern"
-        cat "$folder/err"
-    fi
-}
+. "$sources/tests/checks.sh"
 
 # A file of one more line than a good beginning.
 bad_line() { # PATTERN LINE
     printf 'machine a ranks=2 flag_us=1 all_store_gbs=10\ngroup 10 Some\n%s\n' "$2" >"$folder/data"
-    bad "$folder/data:3: $1" "$info" --model-check "$folder/data"
+    bad 1 "$folder/data:3: $1" "$info" --model-check "$folder/data"
 }
 
 test_page() {
@@ -47,7 +28,7 @@ test_page() {
 }
 
 test_data() {
-    bad 'No such file' "$info" --model-check "$folder/none"
+    bad 1 'No such file' "$info" --model-check "$folder/none"
     bad_line 'speed=3: there are link, ' 'machine b ranks=2 flag_us=1 speed=3'
     bad_line 'flag_us=0: .*a figure more than 0' 'machine b ranks=2 flag_us=0'
     bad_line 'b: ranks' 'machine b flag_us=1'
@@ -61,7 +42,7 @@ test_data() {
     bad_line 'row: a line begins with' 'row a'
     printf 'machine a ranks=2 flag_us=1 all_store_gbs=10\ngroup 10 Some\nrows a me allreduce oneshot.flag 8:1\n' \
         >"$folder/data"
-    bad 'more than its bound' "$info" --model-check "$folder/data"
+    bad 1 'more than its bound' "$info" --model-check "$folder/data"
 }
 
 test_model() {
@@ -75,20 +56,16 @@ test_model() {
         complain "--model printed another table:"
         cat "$folder/out"
     fi
-    bad 'needs COLLECTIVE RANKS' "$info" --model
-    bad 'no such collective' "$info" --model allsort 8 flag_us=1
-    bad 'RANKS' "$info" --model allreduce 1 flag_us=1
-    bad 'RANKS' "$info" --model allreduce 17 flag_us=1
-    bad 'flag_us, the way' "$info" --model allreduce 8 all_store_gbs=20
-    bad 'a link is host' "$info" --model allreduce 8 link=rope
-    bad 'a figure more than 0' "$info" --model allreduce 8 flag_us=quick
+    bad 1 'needs COLLECTIVE RANKS' "$info" --model
+    bad 1 'no such collective' "$info" --model allsort 8 flag_us=1
+    bad 1 'RANKS' "$info" --model allreduce 1 flag_us=1
+    bad 1 'RANKS' "$info" --model allreduce 17 flag_us=1
+    bad 1 'flag_us, the way' "$info" --model allreduce 8 all_store_gbs=20
+    bad 1 'a link is host' "$info" --model allreduce 8 link=rope
+    bad 1 'a figure more than 0' "$info" --model allreduce 8 flag_us=quick
 }
 
 test_page
 test_data
 test_model
-if [ "$failures" -gt 0 ]; then
-    echo "$failures checks failed"
-    exit 1
-fi
-echo "all good"
+end_checks

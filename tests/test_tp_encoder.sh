@@ -16,18 +16,11 @@ mpi_setup || exit 1
 encoder=mpi-examples/tp_encoder/tp_encoder
 data=$sources/tests/tp_encoder
 model=${TP_ENCODER_MODEL:-mpi-examples/tp_encoder/all-MiniLM-L6-v2}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+. "$sources/tests/checks.sh"
 
 skip() {
     echo "SKIP: $*"
     exit 77
-}
-
-complain() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
 }
 
 need_model() {
@@ -65,18 +58,6 @@ check_ranks() { # N...
     done
 }
 
-# The command fails and says on stderr something that holds the pattern.
-bad() { # PATTERN COMMAND...
-    pattern=$1
-    shift
-    if "$@" >"$folder/out" 2>"$folder/err" </dev/null; then
-        complain "$* ended without an error"
-    elif ! grep -q -e "$pattern" "$folder/err"; then
-        complain "$* did not say: $pattern"
-        cat "$folder/err"
-    fi
-}
-
 check_tokens() {
     grep -v '^#' "$data/ids.txt" >"$folder/ids"
     alone --tokens "$data/texts.txt" >"$folder/out" || complain "--tokens"
@@ -92,24 +73,24 @@ broken_model() { # BYTES [REPLACE-DTYPE]
 }
 
 check_errors() {
-    bad 'nowhere/vocab.txt: No such file' alone "$data/sentences.txt" --model=nowhere
+    bad 1 'nowhere/vocab.txt: No such file' alone "$data/sentences.txt" --model=nowhere
     broken_model 5
-    bad '5 bytes only' alone "$data/sentences.txt" --model="$folder/model"
+    bad 1 '5 bytes only' alone "$data/sentences.txt" --model="$folder/model"
     broken_model 1000
-    bad 'cut off: its header' alone "$data/sentences.txt" --model="$folder/model"
+    bad 1 'cut off: its header' alone "$data/sentences.txt" --model="$folder/model"
     broken_model 1000000
-    bad 'damaged, or cut off' alone "$data/sentences.txt" --model="$folder/model"
+    bad 1 'damaged, or cut off' alone "$data/sentences.txt" --model="$folder/model"
     broken_model 12000 's/F32/F16/g'
-    bad 'of type F16' alone "$data/sentences.txt" --model="$folder/model"
+    bad 1 'of type F16' alone "$data/sentences.txt" --model="$folder/model"
     broken_model 12000 's/word_embed/xord_embed/g'
-    bad 'no tensor embeddings.word_embeddings.weight' alone "$data/sentences.txt" --model="$folder/model"
+    bad 1 'no tensor embeddings.word_embeddings.weight' alone "$data/sentences.txt" --model="$folder/model"
     head -n 100 "$model/vocab.txt" >"$folder/model/vocab.txt"
-    bad '100 tokens' alone "$data/sentences.txt" --model="$folder/model"
-    bad 'vector 1 has 0 numbers' alone "$data/sentences.txt" --check="$data/texts.txt"
-    bad 'nowhere.txt: No such file' alone nowhere.txt
-    bad 'whole number from 1' alone --batch=0
-    bad 'one file at a time' alone a b
-    bad 'unrecognized option' alone --frobnicate
+    bad 1 '100 tokens' alone "$data/sentences.txt" --model="$folder/model"
+    bad 1 'vector 1 has 0 numbers' alone "$data/sentences.txt" --check="$data/texts.txt"
+    bad 1 'nowhere.txt: No such file' alone nowhere.txt
+    bad 1 'whole number from 1' alone --batch=0
+    bad 1 'one file at a time' alone a b
+    bad 1 'unrecognized option' alone --frobnicate
     alone --check="$data/reference.txt" --cosine=1.1 "$data/sentences.txt" >"$folder/out" 2>"$folder/err" &&
         complain "a cosine of 1.1 was reached"
     grep -q 'too far off' "$folder/err" || complain "nothing is said of vectors that are too far off"
@@ -135,8 +116,4 @@ if [ "${1:-}" = tokens ]; then
 else
     check_ranks "$@"
 fi
-if [ "$failures" -gt 0 ]; then
-    echo "$failures checks failed"
-    exit 1
-fi
-echo "all good"
+end_checks
