@@ -94,11 +94,6 @@ static int too_many_pieces(const struct peer_request *q)
                       q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES);
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Some blocks only send, and teams of as many do the rest, where the pieces allow it: then blocks are those of a team. Lines
  * have one team: who waits for them reads all the time, and so keeps others from it. */
 static void split(struct peer_call *call, struct peer_pack pack)
@@ -110,7 +105,7 @@ static void split(struct peer_call *call, struct peer_pack pack)
      * depends on their having been sent. */
     if (!can || !(flag || call->algorithm == PEER_ALGO_TWOSHOT))
         return;
-    call->teams = flag ? smaller(PEER_TEAMS, smaller(call->npieces, call->blocks - 1)) : 1;
+    call->teams = flag ? peer_at_most(peer_at_most(call->npieces, call->blocks - 1), PEER_TEAMS) : 1;
     call->blocks /= 1 + call->teams;
     call->block_packs = (uint32_t)peer_run_of((call->stride + call->blocks - 1) / call->blocks, pack.staged);
 }

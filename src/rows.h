@@ -2,7 +2,7 @@
 #ifndef PEER_ROWS_H
 #define PEER_ROWS_H
 
-#include "internal.h"
+#include "select.h"
 
 #define ANY_BYTES UINT64_MAX
 

@@ -73,11 +73,6 @@ static uint32_t busy_blocks(const struct peer_query *query, const struct peer_pl
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-static uint32_t at_most(uint32_t value, uint32_t most)
-{
-    return value < most ? value : most;
-}
-
 bool peer_collective_has_twoshot(uint32_t collective)
 {
     return collective == PEER_COLL_ALLREDUCE || in_set(WHOLE, collective);
@@ -128,8 +123,9 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     plan.pieces = query->pieces != 0 ? query->pieces : row->pieces;
     plan.threads = query->threads != 0 && query->link != PEER_LINK_HOST ? query->threads : row->threads;
     plan.blocks = query->blocks != 0 ? query->blocks : busy_blocks(query, &plan, row->blocks);
-    plan.threads = at_most(plan.threads, query->max_threads);
-    plan.blocks = at_most(at_most(plan.blocks, query->max_blocks), query->max_threads / plan.threads);
+    plan.threads = peer_at_most(plan.threads, query->max_threads);
+    plan.blocks =
+        peer_at_most(peer_at_most(plan.blocks, query->max_blocks), query->max_threads / plan.threads);
     return plan;
 }
 
