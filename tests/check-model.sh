@@ -46,15 +46,14 @@ test_data() {
 }
 
 test_model() {
-    if ! "$info" --model bcast 4 flag_us=0.7 all_store_gbs=25 all_load_gbs=20 >"$folder/out"; then
+    if ! "$info" --model bcast 4 flag_us=0.7 all_store_gbs=25 all_load_gbs=20 >"$out" 2>"$err"; then
         complain "--model ended with an error"
     fi
     # A line for each power of two, times or none in 13 columns, then rows up to any size.
     if ! awk '/^[0-9]/ { n++; if (NF != 14 || $2 + 0 <= 0 || $14 != "-") bad = 1 }
               /^wire *bcast *4-4 *any / { any++ }
-              END { exit bad || n != 24 || any != 1 }' "$folder/out"; then
-        complain "--model printed another table:"
-        cat "$folder/out"
+              END { exit bad || n != 24 || any != 1 }' "$out"; then
+        complain "--model printed another table"
     fi
     bad 1 'needs COLLECTIVE RANKS' "$info" --model
     bad 1 'no such collective' "$info" --model allsort 8 flag_us=1

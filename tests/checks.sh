@@ -12,8 +12,12 @@ failures=0
 complain() {
     failures=$((failures + 1))
     echo "FAILED: $*"
-    echo "  stdout:" && tail -n 20 "$out" | sed 's/^/    /'
-    echo "  stderr:" && tail -n 20 "$err" | sed 's/^/    /'
+    for printed in out err; do
+        if [ -s "$folder/$printed" ]; then
+            echo "  std$printed:"
+            tail -n 20 "$folder/$printed" | sed 's/^/    /'
+        fi
+    done
 }
 
 # The command ends with status 0 and prints something that holds each pattern.

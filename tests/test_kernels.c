@@ -16,7 +16,7 @@
 #define MAX_TEAMS  3
 #define MAX_BLOCKS 3
 #define MAX_COUNT  3000
-#define GUARD      64 /* bytes behind a result, which stay as they are */
+#define GUARD      64 /* bytes before and behind what kernels write to, which stay as they are */
 
 struct group {
     const struct peer_host_kernels *kernels;
@@ -53,12 +53,35 @@ struct rank {
     unsigned wrong; /* calls whose result was not the reference's */
 };
 
+static void set_guards(unsigned char *p, size_t bytes)
+{
+    memset(p - GUARD, 0x5b, GUARD);
+    memset(p + bytes, 0x5b, GUARD);
+}
+
+/* Bytes of the guards that are not as they were. */
+static unsigned hurt_guards(const unsigned char *p, size_t bytes)
+{
+    unsigned hurt = 0;
+    for (size_t i = 0; i < GUARD; i++)
+        hurt += (p[-1 - (ptrdiff_t)i] != 0x5b) + (p[bytes + i] != 0x5b);
+    return hurt;
+}
+
 static void *must_alloc(size_t bytes)
 {
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    unsigned char *p = aligned_alloc(64, (bytes + 2 * GUARD + 63) / 64 * 64);
     TEST_TRUE(p != NULL);
+    p += GUARD;
     memset(p, 0, bytes);
+    set_guards(p, bytes);
     return p;
+}
+
+static void check_and_free(void *p, size_t bytes)
+{
+    TEST_INT(hurt_guards(p, bytes), 0);
+    free((unsigned char *)p - GUARD);
 }
 
 /* Epochs begin at 1, so that the zeros in the slab are a tag that has passed. */
@@ -75,8 +98,8 @@ static void open_group(struct group *g)
 static void close_group(struct group *g)
 {
     for (int r = 0; r < RANKS; r++) {
-        free(g->slab[r]);
-        free(g->state[r]);
+        check_and_free(g->slab[r], PEER_SLAB_BYTES(g->staging));
+        check_and_free(g->state[r], sizeof *g->state[r]);
     }
 }
 
@@ -116,7 +139,8 @@ static void launch(struct rank *me, struct peer_call *call)
 
 static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count)
 {
-    static _Thread_local alignas(64) unsigned char result[MAX_COUNT * 16 + GUARD];
+    static _Thread_local alignas(64) unsigned char room[GUARD + MAX_COUNT * 16 + GUARD];
+    unsigned char *const result = room + GUARD;
     const struct reference *ref = &me->group->refs[me->group->grouping][me->number][type];
     size_t skip = me->calls / 3 % 2 * (me->calls * 7 % (MAX_COUNT - count + 1)) * ref->element;
     uintptr_t address = (uintptr_t)(ref->input + skip) | (uintptr_t)result | 64;
@@ -131,11 +155,11 @@ static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count
                              .count_bytes = count * ref->element,
                              .align = (uint32_t)(address & -address)};
     const size_t bytes = count * ref->element;
-    memset(result, 0x5b, bytes + GUARD);
+    memset(result, 0x5b, bytes);
+    set_guards(result, bytes);
     launch(me, &call);
     me->wrong += reference_differ(type, result, ref->result[op] + skip, count) < count;
-    for (size_t i = bytes; i < bytes + GUARD; i++)
-        me->wrong += result[i] != 0x5b;
+    me->wrong += hurt_guards(result, bytes);
 }
 
 /* Two operations for each count, in turn. */

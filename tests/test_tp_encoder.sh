@@ -100,11 +100,11 @@ check_errors() {
 
 # Two sentences that mean the same find each other; times are only looked at for being there.
 check_prints() {
-    ranks 2 --similar=1 "$data/sentences.txt" >"$folder/out" || complain "--similar"
-    grep -A1 '^How do I reset' "$folder/out" | grep -q "I can't log in" || complain "--similar found something else"
-    ranks 2 --time=3 --batch=2 "$data/sentences.txt" >"$folder/out" || complain "--time"
+    ranks 2 --similar=1 "$data/sentences.txt" >"$out" 2>"$err" || complain "--similar"
+    grep -A1 '^How do I reset' "$out" | grep -q "I can't log in" || complain "--similar found something else"
+    ranks 2 --time=3 --batch=2 "$data/sentences.txt" >"$out" 2>"$err" || complain "--time"
     for row in '^peercoll .* %$' '^NCCL ' '^MPI .* %$' '^nothing '; do
-        grep -q "$row" "$folder/out" || complain "--time printed nothing like: $row"
+        grep -q "$row" "$out" || complain "--time printed nothing like: $row"
     done
 }
 
