@@ -29,12 +29,6 @@ struct alignas(16) Line {
     uint32_t w[4];
 };
 
-/* A GPU's largest access, and so the alignment, that moves so many bytes whole: ChunkOf. */
-constexpr uint32_t access_of(uint32_t bytes)
-{
-    return (bytes & -bytes) < 16 ? bytes & -bytes : 16;
-}
-
 /* Where a thread stands in the grid. A split call has several blocks of each number: one that sends, and one of each
  * team, which do the rest: team t with the pieces t, t + nteams, ... */
 struct Place {
@@ -178,9 +172,10 @@ PEER_FN bool relax(const peer_call &, uint32_t spins)
     return spins % 1024 == 0;
 }
 
+/* The largest access, and so the alignment, that moves BYTES whole. */
 template <uint32_t BYTES>
 struct ChunkOf {
-    static constexpr uint32_t VALUE = access_of(BYTES);
+    static constexpr uint32_t VALUE = peer_pack_access(BYTES);
 };
 
 /* BYTES bytes between memory and registers, CHUNK of them at a time; the memory is aligned to CHUNK. */
@@ -380,7 +375,7 @@ PEER_FN bool relax(const peer_call &c, uint32_t spins)
 
 template <uint32_t BYTES>
 struct ChunkOf {
-    static constexpr uint32_t VALUE = LIKE_GPU ? access_of(BYTES) : 1;
+    static constexpr uint32_t VALUE = LIKE_GPU ? peer_pack_access(BYTES) : 1;
 };
 
     /* Bytes that the instruction set moves and computes with at once. */

@@ -20,6 +20,13 @@ extern "C" {
     #define PEER_BOTH static inline
 #endif
 
+/* Functions that constants are made with. */
+#ifdef __cplusplus
+    #define PEER_CONSTEXPR static constexpr inline
+#else
+    #define PEER_CONSTEXPR static inline
+#endif
+
 /* X(name, text) */
 #define PEER_COLLECTIVES(X)                                                                                  \
     X(PEER_COLL_ALLREDUCE, "allreduce")                                                                      \
@@ -328,8 +335,9 @@ static inline struct peer_pack peer_pack_of(uint32_t protocol, uint32_t element_
     return pack;
 }
 
-/* The widest access that moves a pack of so many bytes whole: the largest power of two that divides it, 16 at most. */
-static inline uint32_t peer_pack_access(uint32_t pack_bytes)
+/* The widest access of a GPU that moves a pack of so many bytes whole: the largest power of two that divides it, 16 at
+ * most. */
+PEER_CONSTEXPR uint32_t peer_pack_access(uint32_t pack_bytes)
 {
     uint32_t access = pack_bytes & -pack_bytes;
     return access < 16 ? access : 16;

@@ -124,7 +124,7 @@ static const struct peer_row rows[] = {
     PUSH(WIRE, WHOLE, 2, 2, ANY_BYTES, ONESHOT, FLAG, 32, 512),
     PUSH(WIRE, WHOLE, 3, 16, ANY_BYTES, TWOSHOT, FLAG, 32, 512),
     PUSH(WIRE, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
-    /* Host memory behind PCIe, which carries some 39 GB/s each way at once. A flag is waited for at the price of a
+    /* Host memory behind PCIe, which carries some 34 GB/s each way at once. A flag is waited for at the price of a
      * round trip, a line at the price of reading it over and over, by which many readers keep each other from
      * reading what has come: so few threads, or two pieces, of which half of the blocks read. What several readers poll
      * at one place comes late. Measured on an H200. */

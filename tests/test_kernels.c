@@ -17,6 +17,7 @@
 #define MAX_BLOCKS 3
 #define MAX_COUNT  3000
 #define GUARD      64 /* bytes before and behind what kernels write to, which stay as they are */
+#define UNTOUCHED  0x5b
 
 struct group {
     const struct peer_host_kernels *kernels;
@@ -55,8 +56,8 @@ struct rank {
 
 static void set_guards(unsigned char *p, size_t bytes)
 {
-    memset(p - GUARD, 0x5b, GUARD);
-    memset(p + bytes, 0x5b, GUARD);
+    memset(p - GUARD, UNTOUCHED, GUARD);
+    memset(p + bytes, UNTOUCHED, GUARD);
 }
 
 /* Bytes of the guards that are not as they were. */
@@ -64,7 +65,7 @@ static unsigned hurt_guards(const unsigned char *p, size_t bytes)
 {
     unsigned hurt = 0;
     for (size_t i = 0; i < GUARD; i++)
-        hurt += (p[-1 - (ptrdiff_t)i] != 0x5b) + (p[bytes + i] != 0x5b);
+        hurt += (p[-1 - (ptrdiff_t)i] != UNTOUCHED) + (p[bytes + i] != UNTOUCHED);
     return hurt;
 }
 
@@ -155,7 +156,7 @@ static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count
                              .count_bytes = count * ref->element,
                              .align = (uint32_t)(address & -address)};
     const size_t bytes = count * ref->element;
-    memset(result, 0x5b, bytes);
+    memset(result, UNTOUCHED, bytes);
     set_guards(result, bytes);
     launch(me, &call);
     me->wrong += reference_differ(type, result, ref->result[op] + skip, count) < count;

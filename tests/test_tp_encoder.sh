@@ -60,8 +60,8 @@ check_ranks() { # N...
 
 check_tokens() {
     grep -v '^#' "$data/ids.txt" >"$folder/ids"
-    alone --tokens "$data/texts.txt" >"$folder/out" || complain "--tokens"
-    diff "$folder/ids" "$folder/out" || complain "these lines' tokens are not the reference's"
+    alone --tokens "$data/texts.txt" >"$out" || complain "--tokens"
+    diff "$folder/ids" "$out" || complain "these lines' tokens are not the reference's"
 }
 
 # A file that begins like the model's.
@@ -91,9 +91,9 @@ check_errors() {
     bad 1 'whole number from 1' alone --batch=0
     bad 1 'one file at a time' alone a b
     bad 1 'unrecognized option' alone --frobnicate
-    alone --check="$data/reference.txt" --cosine=1.1 "$data/sentences.txt" >"$folder/out" 2>"$folder/err" &&
+    alone --check="$data/reference.txt" --cosine=1.1 "$data/sentences.txt" >"$out" 2>"$err" &&
         complain "a cosine of 1.1 was reached"
-    grep -q 'too far off' "$folder/err" || complain "nothing is said of vectors that are too far off"
+    grep -q 'too far off' "$err" || complain "nothing is said of vectors that are too far off"
     alone --help | grep -q 'Usage: ' || complain "--help"
     alone /dev/null || complain "no lines at all"
 }
