@@ -24,6 +24,7 @@ struct alignas(SIZE < 8 ? SIZE : SIZE / 2) Cold {
 
 struct AnyOp {
     static constexpr bool HOT = false;
+    static constexpr bool EVEN_ONLY = false;
     uint32_t datatype; /* PEER_Datatype */
     uint32_t op;       /* PEER_Op */
 
@@ -409,16 +410,24 @@ struct Accumulator<Cold<SIZE>, BYTES, AnyOp> {
         a.get(x);
     }
 
-    /* As the hot pairs'. Not unrolled: the code is large, and there to be shared. */
+    /* As the hot pairs'. Not unrolled: the code is large, and there to be shared. The packs move up instead, so that the
+     * next one is always the first: where an index is not known to the compiler a GPU keeps them all in memory. */
     template <uint32_t GROUP>
     PEER_FN void combine(const MyPack (&x)[GROUP], uint32_t r0, uint32_t nranks, AnyOp op)
     {
+        MyPack next[GROUP];
+        PEER_UNROLL
+        for (uint32_t i = 0; i < GROUP; i++)
+            next[i] = x[i];
         PEER_NO_UNROLL
         for (uint32_t i = 0; i < GROUP && r0 + i < nranks; i++) {
             if (r0 + i == 0)
-                start(x[0], op);
+                start(next[0], op);
             else
-                add(x[i], op);
+                add(next[0], op);
+            PEER_UNROLL
+            for (uint32_t k = 1; k < GROUP; k++)
+                next[k - 1] = next[k];
         }
     }
 

@@ -57,6 +57,9 @@ PEER_BOTH Place place_of(const peer_call &c, uint32_t i, uint32_t thread, uint32
     #define PEER_UNROLL_BOTH _Pragma("unroll")
     #define PEER_NO_UNROLL   _Pragma("unroll 1")
 
+/* See the CPU form. */
+constexpr bool LIKE_GPU = true;
+
 /* Bytes that one thread moves at once under the flag protocol. */
 constexpr uint32_t PEER_VECTOR = 16;
 

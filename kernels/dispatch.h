@@ -1,6 +1,7 @@
 /* From a call's datatype, operation, algorithm and protocol, which are numbers, to the kernel, which is a template:
  * the one list that the host and the CUDA launcher instantiate from. SUM of the floating types that model code
- * uses has kernels of its own; all else shares one kernel for each size of element, see kernels/cold.h. */
+ * uses has kernels of its own, and on a GPU that of fp64 and the integers of 4 and 8 bytes, which MPI programs use most; all
+ * else shares one kernel for each size of element, see kernels/cold.h. */
 #ifndef PEER_KERNELS_DISPATCH_H
 #define PEER_KERNELS_DISPATCH_H
 
@@ -18,6 +19,15 @@
     X(PEER_BFLOAT16, BFloat)                                                                                 \
     X(PEER_FLOAT32, float)
 
+/* The same, where a thread is a GPU's and the call even: as most are, since these elements consist of whole
+ * words. Sums wrap, and so are the same with and without sign. */
+#define PEER_WARM_TYPES(X)                                                                                   \
+    X(PEER_FLOAT64, double)                                                                                  \
+    X(PEER_INT32, uint32_t)                                                                                  \
+    X(PEER_UINT32, uint32_t)                                                                                 \
+    X(PEER_INT64, uint64_t)                                                                                  \
+    X(PEER_UINT64, uint64_t)
+
 namespace
 {
 
@@ -26,13 +36,18 @@ struct Tag {
     using Type = T;
 };
 
-/* body(Tag<element type>, operation). False: no such datatype. */
+/* body(Tag<element type>, operation); even: the call is. False: no such datatype. */
 template <class Body>
-bool with_reduction(uint32_t datatype, uint32_t op, Body body)
+bool with_reduction(uint32_t datatype, uint32_t op, bool even, Body body)
 {
 #define HOT(name, T)                                                                                         \
     if (datatype == name && op == PEER_SUM) {                                                                \
         body(Tag<T>(), Sum());                                                                               \
+        return true;                                                                                         \
+    }
+#define WARM(name, T)                                                                                        \
+    if (even && datatype == name && op == PEER_SUM) {                                                        \
+        body(Tag<T>(), EvenSum());                                                                           \
         return true;                                                                                         \
     }
 #define COLD(name, bytes, text)                                                                              \
@@ -41,9 +56,14 @@ bool with_reduction(uint32_t datatype, uint32_t op, Body body)
         return true;                                                                                         \
     }
     PEER_HOT_TYPES(HOT)
+    if constexpr (LIKE_GPU) {
+        PEER_WARM_TYPES(WARM)
+    }
     PEER_DATATYPES(COLD)
 #undef HOT
+#undef WARM
 #undef COLD
+    (void)even;
     return false;
 }
 
@@ -59,17 +79,20 @@ inline bool is_plain(const peer_call &c)
 template <class Op, class Body>
 void with_kind(const peer_call &c, Body body)
 {
-    if constexpr (Op::HOT) {
+    if constexpr (Op::HOT || LIKE_GPU) {
         if (c.even && is_plain(c)) {
             body(KindOf<true, true>());
             return;
         }
-        if (c.even) {
+    }
+    if constexpr (Op::HOT) {
+        if (Op::EVEN_ONLY || c.even) {
             body(KindOf<true, false>());
             return;
         }
     }
-    body(KindOf<false, false>());
+    if constexpr (!Op::EVEN_ONLY)
+        body(KindOf<false, false>());
 }
 
 /* The same for one that moves. */

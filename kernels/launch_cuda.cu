@@ -82,7 +82,7 @@ const void *kernel_of(const peer_call &c)
     if (c.kernel == PEER_KERNEL_MOVE)
         with_unit(c.unit, [&](auto type) { kernel = movement_of<typename decltype(type)::Type>(c); });
     else
-        with_reduction(c.datatype, c.op, [&](auto type, auto op) {
+        with_reduction(c.datatype, c.op, c.even, [&](auto type, auto op) {
             kernel = reduction_of<typename decltype(type)::Type, decltype(op)>(c);
         });
     return kernel;

@@ -23,7 +23,7 @@ void run_allreduce(const peer_call &c, Op op)
 
 void launch_allreduce(const peer_call &c)
 {
-    with_reduction(c.datatype, c.op, [&](auto type, auto op) {
+    with_reduction(c.datatype, c.op, c.even, [&](auto type, auto op) {
         with_algorithm(c.algorithm, c.protocol, [&](auto algorithm, auto protocol) {
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
@@ -37,7 +37,7 @@ void launch_allreduce(const peer_call &c)
 
 void launch_combine(const peer_call &c)
 {
-    with_reduction(c.datatype, c.op, [&](auto type, auto op) {
+    with_reduction(c.datatype, c.op, c.even, [&](auto type, auto op) {
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
@@ -87,7 +87,7 @@ void launch(const peer_call *call)
 void reduce(uint32_t datatype, uint32_t op, const void *const parts[], uint32_t nparts, void *recv,
             size_t count)
 {
-    with_reduction(datatype, op, [=](auto type, auto operation) {
+    with_reduction(datatype, op, false, [=](auto type, auto operation) {
         using T = typename decltype(type)::Type;
         constexpr uint32_t N = PEER_VECTOR / sizeof(T);
         for (uint64_t i = 0; i * N < count; i++) {

@@ -44,12 +44,28 @@ PEER_FN float widen(float x)
     return x;
 }
 
+PEER_FN double widen(double x)
+{
+    return x;
+}
+
+PEER_FN uint32_t widen(uint32_t x)
+{
+    return x;
+}
+
+PEER_FN uint64_t widen(uint64_t x)
+{
+    return x;
+}
+
 PEER_FN float widen(BFloat x)
 {
     return bits_as<float>((uint32_t)x.bits << 16);
 }
 
-PEER_FN void narrow(float x, float &to)
+template <class T>
+PEER_FN void narrow(T x, T &to)
 {
     to = x;
 }
@@ -159,6 +175,7 @@ PEER_FN void narrow(float x, E5M2 &to)
 /* Sums, from rank 0 on. */
 struct Sum {
     static constexpr bool HOT = true;
+    static constexpr bool EVEN_ONLY = false;
 
     PEER_FN static Sum of(const peer_call &)
     {
@@ -169,6 +186,16 @@ struct Sum {
     PEER_FN A operator()(A a, A b) const
     {
         return a + b;
+    }
+};
+
+/* The same where calls that are not even (peer_call) are served by other kernels. */
+struct EvenSum : Sum {
+    static constexpr bool EVEN_ONLY = true;
+
+    PEER_FN static EvenSum of(const peer_call &)
+    {
+        return {};
     }
 };
 

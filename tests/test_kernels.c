@@ -16,7 +16,8 @@
 #define MAX_TEAMS  3
 #define MAX_BLOCKS 3
 #define MAX_COUNT  3000
-#define GUARD      64 /* bytes before and behind what kernels write to, which stay as they are */
+#define EVEN_COUNT 1536 /* whole packs of every datatype and protocol */
+#define GUARD      64   /* bytes before and behind what kernels write to, which stay as they are */
 #define UNTOUCHED  0x5b
 
 struct group {
@@ -163,7 +164,7 @@ static void reduce(struct rank *me, PEER_Datatype type, PEER_Op op, size_t count
     me->wrong += hurt_guards(result, bytes);
 }
 
-/* Two operations for each count, in turn. */
+/* Two operations for each count, in turn; and SUM, where there is one, of whole packs. */
 static void *run_rank(void *arg)
 {
     static const size_t counts[] = {1, 2, 3, 7, 8, 33, 600, MAX_COUNT};
@@ -171,6 +172,8 @@ static void *run_rank(void *arg)
     for (int type = 0; type < PEER_N_DATATYPES; type++)
         for (size_t i = 0; i < 2 * (sizeof counts / sizeof *counts); i++)
             reduce(me, (PEER_Datatype)type, reference_op((PEER_Datatype)type, me->calls), counts[i / 2]);
+    for (int type = 0; type < PEER_N_DATATYPES; type++)
+        reduce(me, (PEER_Datatype)type, reference_op((PEER_Datatype)type, 0), EVEN_COUNT);
     struct peer_call barrier = {.collective = PEER_COLL_BARRIER, .kernel = PEER_KERNEL_BARRIER};
     launch(me, &barrier);
     return NULL;
