@@ -17,6 +17,8 @@
  *   memory, `stream` is ignored, and the call has finished when it returns.
  * - Calls on one communicator may go to different streams: each begins after the one before it has ended. Calls on
  *   different communicators don't wait for each other.
+ * - Kernels of the program that are launched with programmatic stream serialization may begin while a call before
+ *   them on the stream ends, whatever PEER_PDL is: as CUDA wants it, they must call cudaGridDependencySynchronize().
  * - On the cuda device a call may be captured into a CUDA graph and the graph launched any number of times;
  *   all ranks launch alike. (Calls that the MPI fallback serves can't be captured: PEER_ERR_UNSUPPORTED.)
  * - Numbers. Elements are combined from rank 0 to rank n-1, so results are the same bits on all ranks and in every

@@ -200,7 +200,10 @@ struct Lines : Steps<T, Op, Packs, Kind> {
     PEER_FN bool reduce(const MyPack &own, uint32_t p, uint32_t j, MyPack &result)
     {
         auto from = Base::template from_each<REGION>(p);
-        return Packs::reduce(b, b.c.stride, j, tag(p), own, op, from, result);
+        if (!Packs::reduce(b, b.c.stride, j, tag(p), own, op, from, result))
+            return false;
+        met_all<Kind>();
+        return true;
     }
 
     /* body(r, j) for this thread's share of the block's runs of all peers' parts, as one loop: so that it takes as
@@ -341,6 +344,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
         auto expect = [&](uint32_t r) { expect_packs(Base::template from<ALL>(r, p), part.count); };
         if (!wait_peers(b, 0, tag(p), expect, first()))
             return false;
+        met_all<Kind>();
         mark(b, PEER_MARK_ARRIVED, p);
         reduce_run<ALL>(part, p, [&](uint32_t j, const MyPack &x, auto whole) {
             this->store_own(part.first + j, x, whole);
@@ -415,6 +419,7 @@ struct Flags : Steps<T, Op, Packs, Kind> {
         Part part = part_of(b.c, p, rank);
         if (!wait_peers(b, 0, tag(p)))
             return false;
+        met_all<Kind>();
         mark(b, PEER_MARK_ARRIVED, p);
         Pusher pusher(b.c, end(part) > begin() ? end(part) - begin() : 0);
         if (pusher.streaming)

@@ -162,6 +162,24 @@ PEER_FN void fence()
     __threadfence_system();
 }
 
+/* Programmatic dependent launch (sm_90 and later; PTX griddepcontrol). A kernel so launched may begin before the one before
+ * it on the stream has ended. This returns when that one has ended whole and all it wrote can be seen: before, nothing but
+ * the kernel's parameters may be touched. All threads call it. */
+PEER_FN void wait_kernel_before()
+{
+    #if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    #endif
+}
+
+/* The next kernel may begin, and wait there, once one thread of every block has said so or the block has ended. */
+PEER_FN void let_next_begin()
+{
+    #if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    #endif
+}
+
 PEER_FN uint64_t now_ns()
 {
     uint64_t ns;
@@ -354,6 +372,11 @@ PEER_FN uint32_t flag_load_relaxed(const uint32_t *flag)
 PEER_FN void fence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* A CPU's calls don't overlap. */
+PEER_FN void let_next_begin()
+{
 }
 
 PEER_FN uint64_t now_ns()

@@ -299,6 +299,7 @@ struct LineExchange : Exchange<T, Packs, Kind> {
             MyPack result;
             if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
                 return false;
+            met_all<Kind>();
             Base::store_at(x.own_to, s, p, j, result);
         }
         return true;
@@ -345,6 +346,7 @@ struct FlagExchange : Exchange<T, Packs, Kind> {
     {
         if (!Base::wait_received(p))
             return false;
+        met_all<Kind>();
         mark(b, PEER_MARK_ARRIVED, p);
         const char *own = Base::buffers.at((s.at + (uint64_t)p * s.piece_packs * Packs::BYTES) / sizeof(T));
         Packs::reduce_run(

@@ -4,6 +4,7 @@
 #define PEER_KERNELS_LAUNCH_H
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -520,8 +521,9 @@ extern const struct peer_host_kernels peer_host_kernels_base;
 extern const struct peer_host_kernels peer_host_kernels_avx2;
 extern const struct peer_host_kernels peer_host_kernels_avx512;
 
-/* CUDA device: cudaError_t as int. */
-int peer_launch_cuda(const struct peer_call *call, void *stream);
+/* CUDA device: cudaError_t as int. early: by programmatic dependent launch. */
+int peer_can_launch_early(bool *can);
+int peer_launch_cuda(const struct peer_call *call, int early, void *stream);
 int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream);
 uint32_t peer_vector_cuda(void);
 /* Loads every kernel of a call now, since loading one waits for the device, where peers may spin already. *resident: the

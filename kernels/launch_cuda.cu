@@ -12,30 +12,40 @@ namespace
 template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) allreduce_kernel(const __grid_constant__ peer_call c)
 {
+    wait_kernel_before();
     Block b = block_of(c, 0, Kind::PLAIN);
     any_allreduce<T, Op, ALGORITHM, PROTOCOL, Kind>(b, Op::of(c));
+    if (!Kind::PLAIN)
+        all_received();
 }
 
 template <class T, class Op, uint32_t PROTOCOL, class Kind>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     combine_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
+    wait_kernel_before();
     Block b = block_of(c, 0, Kind::PLAIN);
     combine<T, Op, PROTOCOL, Kind>(b, x, Op::of(c));
+    if (!Kind::PLAIN)
+        all_received();
 }
 
 template <class T, uint32_t PROTOCOL, class Kind>
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1)
     move_kernel(const __grid_constant__ peer_call c, const __grid_constant__ peer_exchange x)
 {
+    wait_kernel_before();
     Block b = block_of(c, 0, Kind::PLAIN);
     move<T, PROTOCOL, Kind>(b, x);
+    all_received();
 }
 
 __global__ void __launch_bounds__(PEER_MAX_THREADS, 1) barrier_kernel(const __grid_constant__ peer_call c)
 {
+    wait_kernel_before();
     Block b = block_of(c, 0, true);
     barrier(b);
+    all_received();
 }
 
 __global__ void fill_kernel(uint32_t *to, uint32_t word, size_t nwords)
@@ -124,11 +134,32 @@ cudaError_t resident_blocks(const void *kernel, int *least)
 
 } // namespace
 
-extern "C" int peer_launch_cuda(const struct peer_call *call, void *stream)
+/* Kernels must have been compiled for compute capability 9.0 or later, or they don't wait for the one before; and graphs know
+ * such launches since CUDA 12.3. */
+extern "C" int peer_can_launch_early(bool *can)
+{
+    cudaFuncAttributes attributes = {};
+    int driver = 0;
+    cudaError_t error = cudaFuncGetAttributes(&attributes, (const void *)barrier_kernel);
+    if (error == cudaSuccess)
+        error = cudaDriverGetVersion(&driver);
+    *can = attributes.ptxVersion >= 90 && driver >= 12030;
+    return error;
+}
+
+extern "C" int peer_launch_cuda(const struct peer_call *call, int early, void *stream)
 {
     void *parameters[] = {const_cast<peer_call *>(call), const_cast<peer_exchange *>(call->exchange)};
-    return cudaLaunchKernel(kernel_of(*call), dim3(peer_grid(call)), dim3(call->threads), parameters, 0,
-                            (cudaStream_t)stream);
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t config = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3(peer_grid(call));
+    config.blockDim = dim3(call->threads);
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    return cudaLaunchKernelExC(&config, kernel_of(*call), parameters);
 }
 
 extern "C" int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream)

@@ -22,7 +22,16 @@
  *
  * Who runs when. The blocks of a grid wait for their peers' blocks, so all blocks must be resident at once:
  * the launcher's grid is no larger than that (src/device_cuda.c). CPU blocks run one after the other, which
- * is as good, since block b of a rank waits for nothing but blocks b of its peers. */
+ * is as good, since block b of a rank waits for nothing but blocks b of its peers.
+ *
+ * When the next kernel may begin. On a GPU a call's kernel may begin while the one before it on the stream ends
+ * (programmatic dependent launch), which hides its launch; it then waits for that one's end before it touches anything, so
+ * all that is said above holds. But its blocks, or those of any kernel of the program that is launched so, take room on the
+ * GPU from then on, until this call has ended. So a block lets the next begin only when the call will end without any
+ * other block having to find room: when it waits for nobody any more (all_received), or, in a call that is plain, when one
+ * of its threads has data from its block's number at every peer. Those blocks then are resident, or have ended, and in a
+ * plain call wait for none but each other. Else ranks that share a GPU, or streams, could keep each other out for good.
+ * A block that says nothing (staged, or without packs, or failed) lets the next begin by ending. */
 #ifndef PEER_KERNELS_PROTOCOL_H
 #define PEER_KERNELS_PROTOCOL_H
 
@@ -106,11 +115,11 @@ PEER_FN bool advance(const Block &b)
     next.group += b.last ? 1 : 0;
     next.place = (uint16_t)(b.last ? 0 : b.state.place + 1);
     next.swept = (uint16_t)((b.state.swept & ~(3u << shift)) | (b.state.epoch >> PEER_SWEEP_SHIFT) << shift);
-    block_sync(); /* every thread has read the state */
+    const bool go = block_all(!b.stopped); /* every thread has read the state, and all go on or none does */
     uint32_t step = b.at.ncopies * b.at.nthreads;
     for (uint32_t i = b.at.copy + b.at.thread * b.at.ncopies; i < b.c.copies; i += step)
         b.c.state->copy[i] = next;
-    return !b.stopped;
+    return go;
 }
 
 /* Whether this block does with piece p what comes after its sending. */
@@ -173,6 +182,21 @@ PEER_FN bool wait_until(Block &b, Attempt attempt)
         if (relax(b.c, spins) && expired(b))
             return false;
     }
+}
+
+/* One thread of this block of a plain call has data from its block's number at every peer. */
+template <class Kind>
+PEER_FN void met_all()
+{
+    if constexpr (Kind::PLAIN)
+        let_next_begin();
+}
+
+/* Called by all threads, each when it waits for nobody any more. */
+PEER_FN void all_received()
+{
+    block_sync();
+    let_next_begin();
 }
 
 /* A step's verdict for the whole block, when more pieces follow. */

@@ -206,6 +206,7 @@ static int open_device(struct peer_comm *comm)
         status = comm->boot->allgather(comm->boot, &copy, comm->ids, sizeof copy);
     if (status != PEER_SUCCESS)
         return status;
+    comm->device.pdl = comm->device.pdl && comm->config.pdl;
     sharers = (uint32_t)peer_topology_sharers(comm->ids, comm->size);
     comm->one_gpu = (int)sharers == comm->size;
     if (comm->device.ops == &peer_device_host)

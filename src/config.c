@@ -58,6 +58,8 @@ static const char *const probe_words[] = {[PEER_PROBE_AUTO] = "auto",
                                           [PEER_PROBE_OFF] = "off",
                                           NULL};
 
+static const char *const switch_words[] = {[false] = "off", [true] = "on", NULL};
+
 static const char *const fault_words[] = {
     [PEER_FAULT_NONE] = "none",     [PEER_FAULT_WRONG] = "wrong", [PEER_FAULT_BUSY] = "busy",
     [PEER_FAULT_UNSEEN] = "unseen", [PEER_FAULT_SLOW] = "slow",   NULL};
@@ -93,20 +95,18 @@ static const struct row rows[] = {
     {"PEER_ISLANDS", "auto", 0, GROUPS(islands),
      "the island of each rank of a communicator of so many ranks, for algorithm island; auto: as measured"},
     {"PEER_TABLE", "", PER_RANK, TEXT(table, "path of a file"),
-     "rows that selection looks at before its own, as peer_perf --tune writes them; rank 0's file serves "
-     "all"},
+     "rows that selection looks at before its own, from peer_perf --tune; rank 0's file serves all"},
     {"PEER_STAGING_BYTES", "auto", UNITS | AUTO, NUMBER(staging_bytes, 16 << 10, 256 << 20, 4096),
-     "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M in a "
-     "GPU's "
-     "memory, 2M in the host's"},
+     "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M in "
+     "a GPU's memory, 2M in the host's"},
     {"PEER_TIMEOUT_MS", "30000", PER_RANK, NUMBER(timeout_ms, 1, 86400000, 1),
      "longest wait for another rank, in milliseconds"},
+    {"PEER_PDL", "on", PER_RANK, WORD(pdl, switch_words), "kernels begin while those before them end"},
     {"PEER_NCCL", "auto", PER_RANK, TEXT(nccl, "auto|off|path of the library"),
      "the NCCL that serves what the peer kernels don't; auto: the system's, if there is one"},
     {"PEER_PROBE", "auto", 0, WORD(probe, probe_words),
      "how a communicator tries its peer path: full measures rates and latencies, quick does not, off "
-     "believes "
-     "it; auto: full the first time on a machine where they matter"},
+     "believes it; auto: full the first time on a machine where they matter"},
     {"PEER_LOG", "warn", PER_RANK, WORD(log, peer_log_words), "how much is logged"},
     {"PEER_LOG_FILE", "", PER_RANK, TEXT(log_file, "path of a file"),
      "where the log goes; %r in it is the rank; empty: stderr"},

@@ -69,6 +69,8 @@ static int cuda_open(struct peer_device *device)
         code = (cudaError_t)peer_preload_cuda(&resident);
     if (code == cudaSuccess)
         code = (cudaError_t)peer_probe_preload_cuda(&resident_probes);
+    if (code == cudaSuccess)
+        code = (cudaError_t)peer_can_launch_early(&device->pdl);
     if (resident > resident_probes)
         resident = resident_probes;
     device->max_threads = (uint32_t)(resident * multiprocessors) * PEER_MAX_THREADS;
@@ -253,7 +255,7 @@ static int cuda_launch(struct peer_device *device, const struct peer_call *call,
     int before, status = enter(device, &before);
     if (status != PEER_SUCCESS)
         return status;
-    status = cuda_error("launching a kernel", (cudaError_t)peer_launch_cuda(call, stream));
+    status = cuda_error("launching a kernel", (cudaError_t)peer_launch_cuda(call, device->pdl, stream));
     leave(device, before);
     return status;
 }

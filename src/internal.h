@@ -101,6 +101,7 @@ struct peer_config {
     struct peer_grouping islands; /* of communicators of so many ranks; nranks 0: auto */
     uint64_t staging_bytes;       /* 0: auto, which PEER_Comm_create settles */
     uint64_t timeout_ms;
+    uint32_t pdl;    /* bool */
     char table[256]; /* "": none */
     char nccl[256];  /* "auto", "off" or a path */
     uint32_t log;    /* enum peer_log_level */
@@ -167,6 +168,7 @@ struct peer_device {
     const struct peer_device_ops *ops;
     int ordinal;                /* CUDA: the device */
     uint32_t max_threads;       /* CUDA: in blocks that are resident at once, were the GPU ours */
+    bool pdl;                   /* CUDA: kernels are launched by programmatic dependent launch */
     void *stream;               /* CUDA: for the library's own work */
     struct peer_trail trail[2]; /* CUDA: of the calls outside and inside of a capture */
 };
