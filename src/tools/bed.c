@@ -75,7 +75,7 @@ static void *cuda_alloc(size_t bytes)
 /* On the bed's stream, so that it comes after the calls that are there; ended on return. */
 static void cuda_copy(struct bed *bed, void *to, const void *from, size_t bytes)
 {
-    need(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, bed->stream), "a copy to or from the GPU");
+    bed_copy(bed, to, from, bytes);
     need(cudaStreamSynchronize(bed->stream), "a copy to or from the GPU, or a call before it,");
 }
 
@@ -174,6 +174,18 @@ void bed_get(struct bed *bed, void *to, const void *buffer, size_t bytes)
 #endif
     (void)bed;
     memcpy(to, buffer, bytes);
+}
+
+void bed_copy(struct bed *bed, void *to, const void *from, size_t bytes)
+{
+#ifdef HAVE_CUDA
+    if (bed->cuda) {
+        need(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, bed->stream), "a copy to or from the GPU");
+        return;
+    }
+#endif
+    (void)bed;
+    memcpy(to, from, bytes);
 }
 
 void bed_sync(struct bed *bed)

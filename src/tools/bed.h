@@ -25,6 +25,9 @@ void bed_free(struct bed *bed, void *buffer);
 void bed_put(struct bed *bed, void *buffer, const void *from, size_t bytes);
 void bed_get(struct bed *bed, void *to, const void *buffer, size_t bytes);
 
+/* From buffer to buffer, put on bed->stream like a call. */
+void bed_copy(struct bed *bed, void *to, const void *from, size_t bytes);
+
 /* Waits until all that is on bed->stream has ended. */
 void bed_sync(struct bed *bed);
 
