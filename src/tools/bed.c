@@ -72,13 +72,6 @@ static void *cuda_alloc(size_t bytes)
     return buffer;
 }
 
-/* On the bed's stream, so that it comes after the calls that are there; ended on return. */
-static void cuda_copy(struct bed *bed, void *to, const void *from, size_t bytes)
-{
-    bed_copy(bed, to, from, bytes);
-    need(cudaStreamSynchronize(bed->stream), "a copy to or from the GPU, or a call before it,");
-}
-
 /* Thread-local mode: what other threads (of MPI, of NCCL) do meanwhile can't spoil the capture. */
 static void cuda_capture(struct bed *bed, struct bed_graph *graph)
 {
@@ -154,26 +147,14 @@ void bed_free(struct bed *bed, void *buffer)
 
 void bed_put(struct bed *bed, void *buffer, const void *from, size_t bytes)
 {
-#ifdef HAVE_CUDA
-    if (bed->cuda) {
-        cuda_copy(bed, buffer, from, bytes);
-        return;
-    }
-#endif
-    (void)bed;
-    memcpy(buffer, from, bytes);
+    bed_copy(bed, buffer, from, bytes);
+    bed_sync(bed);
 }
 
 void bed_get(struct bed *bed, void *to, const void *buffer, size_t bytes)
 {
-#ifdef HAVE_CUDA
-    if (bed->cuda) {
-        cuda_copy(bed, to, buffer, bytes);
-        return;
-    }
-#endif
-    (void)bed;
-    memcpy(to, buffer, bytes);
+    bed_copy(bed, to, buffer, bytes);
+    bed_sync(bed);
 }
 
 void bed_copy(struct bed *bed, void *to, const void *from, size_t bytes)
