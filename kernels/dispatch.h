@@ -80,8 +80,14 @@ template <class Op, class Body>
 void with_kind(const peer_call &c, Body body)
 {
     if constexpr (Op::HOT || LIKE_GPU) {
-        if (c.even && is_plain(c)) {
+        if (c.even && is_plain(c) && c.wire_ns == 0) {
             body(KindOf<true, true>());
+            return;
+        }
+    }
+    if constexpr (Op::HOT && !Op::EVEN_ONLY && LIKE_GPU) {
+        if (c.even && is_plain(c)) {
+            body(KindOf<true, true, true>());
             return;
         }
     }
@@ -99,8 +105,10 @@ void with_kind(const peer_call &c, Body body)
 template <class Body>
 void with_kind_of_move(const peer_call &c, Body body)
 {
-    if (is_plain(c))
+    if (is_plain(c) && c.wire_ns == 0)
         body(KindOf<false, true>());
+    else if (is_plain(c))
+        body(KindOf<false, true, true>());
     else
         body(KindOf<false, false>());
 }
@@ -138,9 +146,15 @@ void with_algorithm(uint32_t algorithm, uint32_t protocol, Body body)
     });
 }
 
-/* The kind of kernel that there is for an algorithm. island has one: it is for links that take longer than its questions. */
-template <uint32_t ALGORITHM, class Kind>
-using KindFor = std::conditional_t<ALGORITHM == PEER_ALGO_ISLAND, KindOf<false, false>, Kind>;
+/* The kind of kernel that there is under a protocol: looks are at lines. */
+template <uint32_t PROTOCOL, class Kind>
+using KindUnder =
+    std::conditional_t<PROTOCOL == PEER_PROTO_FLAG, KindOf<Kind::EVEN, Kind::PLAIN, false>, Kind>;
+
+/* And for an algorithm. island has one: it is for links that take longer than its questions. */
+template <uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>
+using KindFor =
+    std::conditional_t<ALGORITHM == PEER_ALGO_ISLAND, KindOf<false, false>, KindUnder<PROTOCOL, Kind>>;
 
 /* One block's part in an all-reduce by any algorithm. */
 template <class T, class Op, uint32_t ALGORITHM, uint32_t PROTOCOL, class Kind>

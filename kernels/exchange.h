@@ -278,6 +278,7 @@ struct LineExchange : Exchange<T, Packs, Kind> {
     PEER_FN bool receive(uint32_t p)
     {
         const uint32_t now = tag(p);
+        not_before<Kind>(b, (p + 1ull) * b.c.wire_ns);
         return over(
             x.nrecv, x.recv_run, [&](uint32_t i) { return Base::received(i); },
             [&](const PeerShare &s) { return Base::from(s, p); }, p,
@@ -295,6 +296,7 @@ struct LineExchange : Exchange<T, Packs, Kind> {
     PEER_FN bool combine(const peer_share &s, uint32_t p, Op op)
     {
         auto from = Base::from_each(s, p);
+        not_before<Kind>(b, (p + 1ull) * b.c.wire_ns);
         for (uint32_t j = begin(s) + b.at.thread; j < end(s, p); j += b.at.nthreads) {
             MyPack result;
             if (!Packs::reduce(b, s.piece_packs, j, tag(p), load(s, p, j), op, from, result))
@@ -423,6 +425,7 @@ PEER_FN void move(Block &b, const peer_exchange &x)
 {
     typename ExchangeOf<T, PROTOCOL, Kind>::Type steps(b, x);
     look(b);
+    begin_looks<Kind>(b);
     run_exchange(
         b, steps, [&] { copy_own<T>(b, x); }, [&](uint32_t p) { return steps.receive(p); });
 }
@@ -440,6 +443,7 @@ template <class T, class Op, uint32_t PROTOCOL, class Kind>
 PEER_FN void combine(Block &b, const peer_exchange &x, Op op)
 {
     look(b);
+    begin_looks<Kind>(b);
     run_combine(b, typename ExchangeOf<T, PROTOCOL, Kind>::Type(b, x), op);
 }
 

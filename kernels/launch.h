@@ -295,6 +295,9 @@ struct peer_call {
     uint32_t pieces;   /* that a message is cut into at least; 0 and 1: it need not be */
     uint32_t spin;     /* polls before a wait yields the CPU (host device) */
     uint32_t collective;
+    /* ns in which a link to the host's memory carries what a rank sends of a piece in step 1. 0: there is no such link, its
+     * rates are not known, or nobody would gain by knowing */
+    uint32_t wire_ns;
     uint64_t count_bytes;
     uint64_t rotate; /* bytes of a half that calls of one piece take turns in, or 0 */
     uint64_t timeout_ns;

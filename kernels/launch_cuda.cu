@@ -62,11 +62,12 @@ const void *reduction_of(const peer_call &c)
     with_algorithm(c.algorithm, c.protocol, [&](auto a, auto p) {
         with_kind<Op>(c, [&](auto kind) {
             constexpr uint32_t PROTOCOL = decltype(p)::VALUE, ALGORITHM = decltype(a)::VALUE;
-            using Kind = decltype(kind);
+            using Kind = KindUnder<PROTOCOL, decltype(kind)>;
             kernel =
                 c.kernel == PEER_KERNEL_COMBINE
                     ? (const void *)combine_kernel<T, Op, PROTOCOL, Kind>
-                    : (const void *)allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, KindFor<ALGORITHM, Kind>>;
+                    : (const void *)
+                          allreduce_kernel<T, Op, ALGORITHM, PROTOCOL, KindFor<ALGORITHM, PROTOCOL, Kind>>;
         });
     });
     return kernel;
@@ -77,8 +78,10 @@ const void *movement_of(const peer_call &c)
 {
     const void *kernel = nullptr;
     with_protocol(c.protocol, [&](auto p) {
-        with_kind_of_move(
-            c, [&](auto kind) { kernel = (const void *)move_kernel<T, decltype(p)::VALUE, decltype(kind)>; });
+        with_kind_of_move(c, [&](auto kind) {
+            constexpr uint32_t PROTOCOL = decltype(p)::VALUE;
+            kernel = (const void *)move_kernel<T, PROTOCOL, KindUnder<PROTOCOL, decltype(kind)>>;
+        });
     });
     return kernel;
 }
@@ -104,8 +107,9 @@ void on_every_kernel(Body body)
 {
     peer_call c = {};
     body((const void *)barrier_kernel);
-    for (uint32_t i = 0; i < 4 * PEER_N_PROTOCOLS; i++) {
-        c.protocol = i / 4;
+    for (uint32_t i = 0; i < 8 * PEER_N_PROTOCOLS; i++) {
+        c.protocol = i / 8;
+        c.wire_ns = i / 4 % 2;
         c.npieces = 1 + i / 2 % 2;
         c.even = i % 2;
         c.kernel = PEER_KERNEL_MOVE;

@@ -29,7 +29,8 @@ void launch_allreduce(const peer_call &c)
             using Op = decltype(op);
             constexpr uint32_t ALGORITHM = decltype(algorithm)::VALUE, PROTOCOL = decltype(protocol)::VALUE;
             with_kind<Op>(c, [&](auto kind) {
-                run_allreduce<T, Op, ALGORITHM, PROTOCOL, KindFor<ALGORITHM, decltype(kind)>>(c, op);
+                run_allreduce<T, Op, ALGORITHM, PROTOCOL, KindFor<ALGORITHM, PROTOCOL, decltype(kind)>>(c,
+                                                                                                        op);
             });
         });
     });
@@ -41,11 +42,11 @@ void launch_combine(const peer_call &c)
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
             using Op = decltype(op);
+            constexpr uint32_t PROTOCOL = decltype(protocol)::VALUE;
             with_kind<Op>(c, [&](auto kind) {
-                using Kind = decltype(kind);
-                on_every_block(c, Kind::PLAIN, [&](Block &b) {
-                    combine<T, Op, decltype(protocol)::VALUE, Kind>(b, *c.exchange, op);
-                });
+                using Kind = KindUnder<PROTOCOL, decltype(kind)>;
+                on_every_block(c, Kind::PLAIN,
+                               [&](Block &b) { combine<T, Op, PROTOCOL, Kind>(b, *c.exchange, op); });
             });
         });
     });
@@ -56,10 +57,10 @@ void launch_move(const peer_call &c)
     with_unit(c.unit, [&](auto type) {
         with_protocol(c.protocol, [&](auto protocol) {
             using T = typename decltype(type)::Type;
+            constexpr uint32_t PROTOCOL = decltype(protocol)::VALUE;
             with_kind_of_move(c, [&](auto kind) {
-                using Kind = decltype(kind);
-                on_every_block(c, Kind::PLAIN,
-                               [&](Block &b) { move<T, decltype(protocol)::VALUE, Kind>(b, *c.exchange); });
+                using Kind = KindUnder<PROTOCOL, decltype(kind)>;
+                on_every_block(c, Kind::PLAIN, [&](Block &b) { move<T, PROTOCOL, Kind>(b, *c.exchange); });
             });
         });
     });

@@ -336,11 +336,12 @@ struct PacksOf<T, PEER_PROTO_LL> {
 /* ---- Kinds of calls ------------------------------------------------------------------------------------- */
 
 /* What the compiler knows of a call. EVEN: see load_pack; PLAIN: it goes in one piece, nothing is pulled, it is not split,
- * nobody asks for times, and shares of an exchange are uniform. */
-template <bool E, bool P>
+ * nobody asks for times, and shares of an exchange are uniform; PUT_OFF: its first looks may be, see not_before. */
+template <bool E, bool P, bool O = !P>
 struct KindOf {
     static constexpr bool EVEN = E;
     static constexpr bool PLAIN = P;
+    static constexpr bool PUT_OFF = O;
 };
 
 /* ---- The user's buffers --------------------------------------------------------------------------------- */

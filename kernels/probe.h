@@ -14,8 +14,8 @@
  * stages: who is active in a stage, and with whom, peer_probe_targets tells. In each
  *   1 start    every rank writes what shall be loaded from it, signals every peer (phase 0) and waits for all:
  *              nobody reads any more what this stage writes over
- *   2 move     an active rank stores to its targets, or loads from them, block b the b-th part of the data, and
- *              takes the time from the first access until a fence says that all are done; or it sends a flag to
+ *   2 move     an active rank stores to its targets, or loads from them, block b the b-th part of the data (or stores
+ *              the first half of that part, and loads the other), and takes the time from the first access until a fence says that all are done; or it sends a flag to
  *              and fro (phase 2)
  *   3 check    every rank signals (phase 1), waits for all, and checks what was stored into its slab. What is
  *              loaded is checked as it comes
@@ -149,6 +149,22 @@ PEER_FN Part part_of(const Block &b, const peer_probe_step &step)
     return {first, all - first < each ? all : first + each};
 }
 
+/* What of its part this block stores, and what it loads. */
+PEER_FN Part stored_part(const Block &b, const peer_probe_step &step)
+{
+    Part part = part_of(b, step);
+    if (step.kind == PEER_PROBE_LOADS)
+        part.end = part.first;
+    else if (step.kind == PEER_PROBE_BOTH)
+        part.end = part.first + (part.end - part.first) / 2;
+    return part;
+}
+
+PEER_FN Part loaded_part(const Block &b, const peer_probe_step &step)
+{
+    return {stored_part(b, step).end, part_of(b, step).end};
+}
+
 /* Whether this rank is a target of rank r. */
 PEER_FN bool is_target(const Block &b, const peer_probe_step &step, uint32_t r, uint32_t stage)
 {
@@ -204,7 +220,7 @@ PEER_FN bool part_is(const Block &b, Part part, const char *region, uint32_t tag
 /* Once to all targets, which take turns at every vector, as in oneshot. */
 PEER_FN void store_once(const Block &b, const peer_probe_step &step, uint32_t targets, uint32_t tag)
 {
-    const Part part = part_of(b, step);
+    const Part part = stored_part(b, step);
     for (uint32_t j = part.first + b.at.thread; j < part.end; j += b.at.nthreads)
         for (uint32_t i = 1; i < b.c.nranks; i++) {
             uint32_t r = peer_at(b.c, i);
@@ -217,7 +233,7 @@ PEER_FN void store_once(const Block &b, const peer_probe_step &step, uint32_t ta
 /* Once from all targets, which take turns at what is on its way at once. */
 PEER_FN uint32_t load_once(const Block &b, const peer_probe_step &step, uint32_t targets, uint32_t tag)
 {
-    const Part part = part_of(b, step);
+    const Part part = loaded_part(b, step);
     const uint32_t at_once = b.at.nthreads * TOGETHER;
     uint32_t wrong = 0;
     for (uint32_t first = part.first; first < part.end; first += at_once) {
@@ -235,7 +251,7 @@ PEER_FN uint32_t load_once(const Block &b, const peer_probe_step &step, uint32_t
 /* What peers will load from this rank in a stage. */
 PEER_FN void fill_own(const Block &b, const peer_probe_step &step, uint32_t stage)
 {
-    const Part part = part_of(b, step);
+    const Part part = loaded_part(b, step);
     for (uint32_t r = 0; r < b.c.nranks; r++)
         if (r != b.c.rank && is_target(b, step, r, stage))
             for (uint32_t j = part.first + b.at.thread; j < part.end; j += b.at.nthreads)
@@ -252,21 +268,21 @@ PEER_FN void idle(const Block &b, uint64_t begin)
         (void)relax(b.c, spins);
 }
 
-/* Stores to the targets, or loads from them. Returns the ranks whose data were wrong. */
+/* Stores to the targets, loads from them, or both. Returns the ranks whose data were wrong. */
 template <class Merge>
 PEER_FN uint32_t move_data(const Block &b, const peer_probe_step &step, uint32_t stage, uint32_t targets,
                            Merge merge)
 {
-    const Part part = part_of(b, step);
+    const Part stored = stored_part(b, step), loaded = loaded_part(b, step);
+    const uint32_t one_way =
+        step.kind == PEER_PROBE_STORES ? stored.end - stored.first : loaded.end - loaded.first;
     uint64_t npeers = 0;
     uint32_t wrong = 0, done = 0;
     block_sync();
     const uint64_t begin = now_ns();
     do {
-        if (step.kind == PEER_PROBE_STORES)
-            store_once(b, step, targets, step.tag + stage);
-        else
-            wrong |= load_once(b, step, targets, step.tag + stage);
+        store_once(b, step, targets, step.tag + stage);
+        wrong |= load_once(b, step, targets, step.tag + stage);
         done++;
         if (b.at.thread == 0) /* an acquire, so that caches forget what was loaded */
             (void)flag_load(flag_at(b, b.c.rank, 0, peer_at(b.c, 1)));
@@ -278,7 +294,7 @@ PEER_FN uint32_t move_data(const Block &b, const peer_probe_step &step, uint32_t
     for (uint32_t r = 0; r < b.c.nranks; r++)
         npeers += targets >> r & 1;
     if (b.at.thread == 0)
-        merge.stage(stage, begin, now_ns(), (uint64_t)(part.end - part.first) * PEER_VECTOR * npeers * done);
+        merge.stage(stage, begin, now_ns(), (uint64_t)one_way * PEER_VECTOR * npeers * done);
     return wrong;
 }
 
@@ -337,7 +353,7 @@ PEER_FN uint32_t check_stored(const Block &b, const peer_probe_step &step, uint3
     uint32_t wrong = 0;
     for (uint32_t r = 0; r < b.c.nranks; r++)
         if (r != b.c.rank && is_target(b, step, r, stage) &&
-            !part_is(b, part_of(b, step), region_of(b, step, b.c.rank, r), step.tag + stage, r, b.c.rank))
+            !part_is(b, stored_part(b, step), region_of(b, step, b.c.rank, r), step.tag + stage, r, b.c.rank))
             wrong |= 1u << r;
     return wrong;
 }
@@ -350,7 +366,7 @@ PEER_FN void probe_stages(Block &b, const peer_probe_step &step, Merge merge)
         const uint32_t tag = step.tag + stage;
         at = 3 * stage;
         b.since = 0; /* each stage has the deadline for itself */
-        if (step.kind == PEER_PROBE_LOADS)
+        if (step.kind != PEER_PROBE_STORES)
             fill_own(b, step, stage);
         signal_peers(b, 0, tag);
         if (!wait_peers(b, 0, tag)) {
@@ -366,7 +382,7 @@ PEER_FN void probe_stages(Block &b, const peer_probe_step &step, Merge merge)
         signal_peers(b, 1, tag);
         if (!wait_peers(b, 1, tag))
             unseen = unsignalled(b, 1, tag);
-        else if (step.kind == PEER_PROBE_STORES)
+        else if (step.kind >= PEER_PROBE_STORES)
             wrong |= check_stored(b, step, stage);
     }
     merge.faults(unseen, at, wrong, 0);

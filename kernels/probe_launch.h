@@ -20,7 +20,8 @@ enum peer_probe_kind {
     PEER_PROBE_VERIFY, /* small data and flags, all pairs at once */
     PEER_PROBE_FLAGS,  /* a flag to and fro */
     PEER_PROBE_STORES, /* data into the peer's slab */
-    PEER_PROBE_LOADS   /* data out of the peer's slab */
+    PEER_PROBE_LOADS,  /* data out of the peer's slab */
+    PEER_PROBE_BOTH    /* data into it and out of it, in equal parts */
 };
 
 /* Who is active in a stage, and with whom. */
@@ -52,7 +53,7 @@ struct peer_probe_step {
 /* What one rank did in a stage. Threads of the GPU add to it by atomics. */
 struct peer_probe_stage {
     unsigned long long begin_ns, end_ns; /* of this device's clock; begin is UINT64_MAX before the stage */
-    unsigned long long amount;           /* bytes moved; flags seen */
+    unsigned long long amount;           /* bytes moved, of both one way's; flags seen */
 };
 
 struct peer_probe_result {

@@ -94,18 +94,15 @@ static int too_many_pieces(const struct peer_request *q)
                       q->collective == PEER_COLL_ALLTOALLV ? UNKNOWN_PIECES : MAX_PIECES);
 }
 
-/* Some blocks only send, and teams of as many do the rest, where the pieces allow it: then blocks are those of a team. Lines
- * have one team: who waits for them reads all the time, and so keeps others from it. */
+/* Under flag some blocks only send, and teams of as many do the rest, where the pieces allow it: then blocks are those of a
+ * team. */
 static void split(struct peer_call *call, struct peer_pack pack)
 {
-    const bool can = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1 &&
-                     call->algorithm != PEER_ALGO_STAGED && call->algorithm != PEER_ALGO_ISLAND;
-    const bool flag = call->protocol == PEER_PROTO_FLAG;
-    /* In place, who overwrites must know that its own rank's data have been read: by an own flag, or since the result
-     * depends on their having been sent. */
-    if (!can || !(flag || call->algorithm == PEER_ALGO_TWOSHOT))
+    const bool can = call->ring >= call->npieces && call->npieces > 1 && call->blocks > 1;
+    if (!can || call->protocol != PEER_PROTO_FLAG || call->algorithm == PEER_ALGO_STAGED ||
+        call->algorithm == PEER_ALGO_ISLAND)
         return;
-    call->teams = flag ? peer_at_most(peer_at_most(call->npieces, call->blocks - 1), PEER_TEAMS) : 1;
+    call->teams = peer_at_most(peer_at_most(call->npieces, call->blocks - 1), PEER_TEAMS);
     call->blocks /= 1 + call->teams;
     call->block_packs = (uint32_t)peer_run_of((call->stride + call->blocks - 1) / call->blocks, pack.staged);
 }
@@ -115,6 +112,33 @@ static struct peer_pack pack_of(const struct peer_comm *comm, const struct peer_
 {
     uint32_t element = peer_request_reduces(q) ? peer_datatype_bytes(q->datatype) : 1;
     return peer_pack_of(comm->last.call.protocol, element, comm->device.ops->vector_bytes());
+}
+
+/* Looks are put off from so much on: a look's own way there and back takes as long. Measured, on 2 to 8 ranks. */
+#define LEAST_WIRE_NS 1000
+/* And by no more in a call: what takes so long by lines is not fast anyhow. */
+#define MOST_WIRE_NS 100000
+
+/* How long a link to the host's memory takes for so many bytes of each rank, what it sends of a piece in step 1, by the
+ * probe's rates: of stores alone where nothing is fetched before all is sent (one_way). Only lines are waited for by
+ * looking at them; and pieces that wait for a place to be free come when they come. */
+static void set_wire(const struct peer_comm *comm, double bytes, bool one_way, struct peer_call *call)
+{
+    const struct peer_figures *f = &comm->figures;
+    const double gbs = one_way ? f->all_store_gbs : f->all_both_gbs;
+    const double ns = gbs > 0 ? bytes / gbs : 0, most = MOST_WIRE_NS / 2 / call->npieces; /* of two steps */
+    if (comm->link == PEER_LINK_SHM && call->protocol != PEER_PROTO_FLAG && f->known && ns >= LEAST_WIRE_NS)
+        call->wire_ns = (uint32_t)(ns < most ? ns : most);
+}
+
+static void set_wire_of_allreduce(const struct peer_comm *comm, struct peer_pack pack, struct peer_call *call)
+{
+    const bool oneshot = call->algorithm == PEER_ALGO_ONESHOT;
+    const uint32_t parts = oneshot ? 1 : call->nranks;
+    const uint32_t readers = oneshot && call->pull_all ? 1 : call->nranks - 1;
+    if ((oneshot || call->algorithm == PEER_ALGO_TWOSHOT) && call->npieces <= call->ring)
+        set_wire(comm, (double)call->npacks / parts / call->npieces * pack.staged * readers,
+                 oneshot && call->npieces == 1, call);
 }
 
 /* What an even message is a multiple of, in bytes: see struct peer_call. */
@@ -140,6 +164,7 @@ static int set_allreduce(struct peer_comm *comm, const struct peer_request *q, s
         peer_set_geometry(call, peer_datatype_bytes(q->datatype), comm->device.ops->vector_bytes());
     }
     split(call, pack_of(comm, q));
+    set_wire_of_allreduce(comm, pack_of(comm, q), call);
     comm->last.even = call->count_bytes % grain_of(comm, pack_of(comm, q)) == 0;
     return call->npacks / call->piece_packs > MAX_PIECES ? too_many_pieces(q) : PEER_SUCCESS;
 }
@@ -270,6 +295,8 @@ static int set_exchange(struct peer_comm *comm, const struct peer_request *q, st
     peer_set_region(call, pack, q->count * element, x);
     set_shares(comm, q);
     call->npieces = x->npieces;
+    if (x->uniform && x->npieces == 1 && counts_known && !peer_collective_rooted(q->collective))
+        set_wire(comm, (double)x->nwrite * x->common.npacks * pack.staged, true, call);
     peer_set_share(call, x, pack, &largest);
     call->epochs = counts_known ? largest.npieces : UNKNOWN_PIECES; /* on all ranks the same */
     return x->npieces > (counts_known ? MAX_PIECES : UNKNOWN_PIECES) ? too_many_pieces(q) : PEER_SUCCESS;

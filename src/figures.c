@@ -148,6 +148,7 @@ const struct peer_figure_name peer_figure_names[PEER_N_FIGURES] = {
     {"load_gbs", offsetof(struct peer_figures, load_gbs)},
     {"all_store_gbs", offsetof(struct peer_figures, all_store_gbs)},
     {"all_load_gbs", offsetof(struct peer_figures, all_load_gbs)},
+    {"all_both_gbs", offsetof(struct peer_figures, all_both_gbs)},
     {"ring_store_gbs", offsetof(struct peer_figures, ring_store_gbs)},
     {"staged_store_gbs", offsetof(struct peer_figures, staged_store_gbs)},
     {"islands", offsetof(struct peer_figures, islands)},
@@ -163,11 +164,13 @@ void peer_figures_text(const struct peer_figures *f, char *text, size_t text_byt
     if (!f->known)
         snprintf(text, text_bytes, "rates not measured");
     else
-        snprintf(text, text_bytes,
-                 "flag %.2f us, store/load GB/s: %.3g/%.3g a pair, %.3g/%.3g all at once; stores in a ring "
-                 "%.3g, staged %.3g%s",
-                 f->flag_us, f->store_gbs, f->load_gbs, f->all_store_gbs, f->all_load_gbs, f->ring_store_gbs,
-                 f->staged_store_gbs, f->push_collapsed ? "; stores collapse" : "");
+        snprintf(
+            text, text_bytes,
+            "flag %.2f us, store/load GB/s: %.3g/%.3g a pair, %.3g/%.3g all at once, %.3g/%.3g both at once; "
+            "stores in a ring %.3g, staged %.3g%s",
+            f->flag_us, f->store_gbs, f->load_gbs, f->all_store_gbs, f->all_load_gbs, f->all_both_gbs,
+            f->all_both_gbs, f->ring_store_gbs, f->staged_store_gbs,
+            f->push_collapsed ? "; stores collapse" : "");
 }
 
 /* ---- Judgement ---------------------------------------------------------------------------------------------- */

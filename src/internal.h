@@ -272,7 +272,7 @@ struct peer_figure_name {
     const char *name;
     size_t offset; /* in struct peer_figures */
 };
-#define PEER_N_FIGURES 13
+#define PEER_N_FIGURES 14
 extern const struct peer_figure_name peer_figure_names[PEER_N_FIGURES];
 
 /* What joins GPUs with such figures: PEER_LINK_WIRE or PEER_LINK_NVLINK; other links stay what they are. */

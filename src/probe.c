@@ -67,7 +67,7 @@ static void add_fault(const struct probe *p, struct peer_probe_step *step)
     const uint32_t here =
         p->comm->peers.transport == &peer_transport_shm ? PEER_TRANSPORT_SHM : PEER_TRANSPORT_IPC;
     const bool verifies = step->kind == PEER_PROBE_VERIFY;
-    const bool moves = step->kind == PEER_PROBE_STORES || step->kind == PEER_PROBE_LOADS;
+    const bool moves = step->kind >= PEER_PROBE_STORES;
     if (fault->transport != PEER_TRANSPORT_AUTO && fault->transport != here)
         return;
     if (fault->kind == PEER_FAULT_UNSEEN && verifies)
@@ -87,7 +87,7 @@ static void set_grid(const struct probe *p, const struct peer_probe_step *step, 
     if (on_host(p))
         return;
     call->threads = VERIFY_THREADS < most ? VERIFY_THREADS : most;
-    if (step->kind != PEER_PROBE_STORES && step->kind != PEER_PROBE_LOADS)
+    if (step->kind < PEER_PROBE_STORES)
         return;
     call->threads = PEER_MAX_THREADS < most ? PEER_MAX_THREADS : most;
     call->blocks = step->pattern == PEER_PROBE_PAIRS ? PAIR_BLOCKS : TOGETHER_BLOCKS;
@@ -257,6 +257,7 @@ static int measure(struct probe *p)
         double *figure;
     } all_at_once[] = {{PEER_PROBE_STORES, PEER_PROBE_ALL, &f->all_store_gbs},
                        {PEER_PROBE_LOADS, PEER_PROBE_ALL, &f->all_load_gbs},
+                       {PEER_PROBE_BOTH, PEER_PROBE_ALL, &f->all_both_gbs},
                        {PEER_PROBE_STORES, PEER_PROBE_RING, &f->ring_store_gbs},
                        {PEER_PROBE_STORES, PEER_PROBE_STAGED, &f->staged_store_gbs}};
     int status = pairs(p, PEER_PROBE_FLAGS, m->flag_us);

@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define FORMAT     "peercoll probe 1"
+#define FORMAT     "peercoll probe 2"
 #define PATH_BYTES 1024
 #define KEY_BYTES  4096
 #define MILLION    1e6

@@ -126,11 +126,11 @@ static const struct peer_row rows[] = {
     PUSH(WIRE, EVERY, 2, 16, ANY_BYTES, ONESHOT, FLAG, 32, 512),
     /* Host memory behind PCIe, which carries some 34 GB/s each way at once. A flag is waited for at the price of a
      * round trip, a line at the price of reading it over and over, by which many readers keep each other from
-     * reading what has come: so few threads, or two pieces, of which half of the blocks read. What several readers poll
-     * at one place comes late. Measured on an H200. */
+     * reading what has come: so the first look is put off until it can have (kernels/protocol.h). What several readers
+     * poll at one place comes late. Measured on an H200. */
     PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 768, ONESHOT, LL, 16, 128),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 6 * KIB, ONESHOT, LINE, 16, 128),
-    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 96 * KIB, ONESHOT, LINE, 16, 512),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 128 * KIB, ONESHOT, LINE, 32, 512),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 2, 2, 384 * KIB, ONESHOT, FLAG, 8, 512),
     PULL(8, SHM, PEER_COLL_ALLREDUCE, 2, 2, 768 * KIB, ONESHOT, LINE, 64, 128),
     PULL(4, SHM, PEER_COLL_ALLREDUCE, 2, 2, 1536 * KIB, TWOSHOT, FLAG, 64, 256),
@@ -140,7 +140,7 @@ static const struct peer_row rows[] = {
     PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 4, 6 * KIB, ONESHOT, LINE, 16, 256),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 3, 12 * KIB, ONESHOT, LINE, 16, 256),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 4, 4, 12 * KIB, ONESHOT, LINE, 16, 512),
-    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 3, 24 * KIB, ONESHOT, LINE, 16, 512),
+    PUSH(SHM, PEER_COLL_ALLREDUCE, 3, 3, 32 * KIB, ONESHOT, LINE, 16, 512),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 3, 3, 40 * KIB, ONESHOT, FLAG, 8, 256),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 4, 24 * KIB, ONESHOT, FLAG, 8, 128),
     PIECES(2, SHM, PEER_COLL_ALLREDUCE, 3, 3, 96 * KIB, TWOSHOT, LINE, 32, 256),
@@ -150,7 +150,8 @@ static const struct peer_row rows[] = {
     PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 1536, ONESHOT, LL, 16, 128),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 6 * KIB, TWOSHOT, LL, 1, 512),
     PUSH(SHM, PEER_COLL_ALLREDUCE, 5, 16, 12 * KIB, TWOSHOT, LINE, 4, 256),
-    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 4, 16, 48 * KIB, TWOSHOT, LINE, 32, 256),
+    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 4, 4, 48 * KIB, TWOSHOT, LINE, 32, 256),
+    PIECES(2, SHM, PEER_COLL_ALLREDUCE, 5, 16, 48 * KIB, TWOSHOT, LINE, 32, 512),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 16, 96 * KIB, TWOSHOT, FLAG, 8, 128),
     PULL(1, SHM, PEER_COLL_ALLREDUCE, 4, 16, 384 * KIB, TWOSHOT, FLAG, 8, 256),
     PULL(8, SHM, PEER_COLL_ALLREDUCE, 4, 4, ANY_BYTES, TWOSHOT, FLAG, 32, 256),

@@ -62,14 +62,30 @@ static const struct peer_row *row_of(const struct peer_query *query, const char 
     return row_among(rows, n, query);
 }
 
-/* Blocks that have something to do: every thread at least one pack. All, where the size is not known. */
+/* Lines that a block stores for each reader of a part over a link to the host's memory, about: a warp's, 512 bytes at once.
+ * 43,008 bytes in runs of half of that took 17.3 us and not 13.8 on 4 ranks, 36 and not 29 on 8. */
+#define LINES_OF_PART 32
+
+static bool in_long_runs(const struct peer_query *query, const struct peer_plan *plan)
+{
+    return query->link == PEER_LINK_SHM && plan->algorithm == PEER_ALGO_TWOSHOT &&
+           plan->protocol != PEER_PROTO_FLAG &&
+           (query->collective == PEER_COLL_ALLREDUCE || query->collective == PEER_COLL_REDUCE);
+}
+
+/* Blocks that have something to do: every thread at least one pack, and over that link about as many lines of each part. All,
+ * where the size is not known. */
 static uint32_t busy_blocks(const struct peer_query *query, const struct peer_plan *plan, uint32_t most)
 {
+    const bool runs = in_long_runs(query, plan);
+    const uint64_t shares = query->collective == PEER_COLL_ALLREDUCE || runs ? 1 : query->nranks;
+    const uint64_t pack = peer_pack_of(plan->protocol, 1, 16).data, bytes = query->nbytes * shares;
+    const uint64_t run = LINES_OF_PART * pack * query->nranks * (plan->pieces > 1 ? plan->pieces : 1);
+    uint64_t blocks = (bytes + pack * plan->threads - 1) / (pack * plan->threads);
     if (query->collective == PEER_COLL_ALLTOALLV)
         return most;
-    uint64_t shares = query->collective == PEER_COLL_ALLREDUCE ? 1 : query->nranks;
-    const uint64_t of_block = (uint64_t)peer_pack_of(plan->protocol, 1, 16).data * plan->threads;
-    const uint64_t blocks = (query->nbytes * shares + of_block - 1) / of_block;
+    if (runs && blocks > (bytes + run / 2) / run)
+        blocks = (bytes + run / 2) / run;
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 

@@ -28,6 +28,7 @@ struct peer_figures {
     double flag_us;                     /* a flag, one way; as the next two the median over pairs */
     double store_gbs, load_gbs;         /* one pair alone; others run that have no rank in common with it */
     double all_store_gbs, all_load_gbs; /* what each rank gets in all when all go to all peers at once */
+    double all_both_gbs;                /* the same each way, when all store and load at once */
     double ring_store_gbs;              /* each rank to the next one only */
     double staged_store_gbs; /* each to one at a time, and from one: all peers in turn, waits not counted */
     double islands, columns; /* that the ranks form; ranks of the largest */

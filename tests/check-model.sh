@@ -62,6 +62,7 @@ test_model() {
     bad 1 'flag_us, the way' "$info" --model allreduce 8 all_store_gbs=20
     bad 1 'a link is host' "$info" --model allreduce 8 link=rope
     bad 1 'a figure more than 0' "$info" --model allreduce 8 flag_us=quick
+    bad 1 ': speed' "$info" --model allreduce 8 "speed$(printf '%0470d' 0)=1"
 }
 
 test_page

@@ -178,8 +178,9 @@ static void check_matrix(const float matrix[PEER_MAX_PEERS][PEER_MAX_PEERS])
 static void check_figures(PEER_Comm comm)
 {
     const struct peer_figures *f = &comm->figures;
-    const double rates[] = {f->store_gbs,      f->load_gbs,         f->all_store_gbs,  f->all_load_gbs,
-                            f->ring_store_gbs, f->staged_store_gbs, f->near_store_gbs, f->far_store_gbs};
+    const double rates[] = {f->store_gbs,        f->load_gbs,       f->all_store_gbs,
+                            f->all_load_gbs,     f->all_both_gbs,   f->ring_store_gbs,
+                            f->staged_store_gbs, f->near_store_gbs, f->far_store_gbs};
     struct {
         struct peer_figures figures;
         struct peer_matrices matrices;

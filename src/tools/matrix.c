@@ -50,6 +50,7 @@ void matrix_print(const struct peer_comm *comm)
     printf("  stores to all peers     %8.2f%s\n", f->all_store_gbs,
            f->push_collapsed ? "  (collapsed: loads will serve)" : "");
     printf("  loads from all peers    %8.2f\n", f->all_load_gbs);
+    printf("  both, of each           %8.2f\n", f->all_both_gbs);
     printf("  stores to the next rank %8.2f\n", f->ring_store_gbs);
     printf("  stores to all in turn   %8.2f\n", f->staged_store_gbs);
     if (f->islands > 1)

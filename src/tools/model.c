@@ -69,9 +69,10 @@ bool model_set(struct peer_machine *machine, const char *word, char *why, size_t
     if (good)
         return true;
     if (!known) {
-        int at = snprintf(why, why_bytes, "%s: there are link, gpu_ranks, push_collapsed", word);
-        for (size_t i = 0; i < PEER_N_FIGURES; i++)
-            at += snprintf(why + at, why_bytes - (size_t)at, ", %s", peer_figure_names[i].name);
+        /* a long word leaves no room for all names, or for none */
+        size_t at = (size_t)snprintf(why, why_bytes, "%s: there are link, gpu_ranks, push_collapsed", word);
+        for (size_t i = 0; i < PEER_N_FIGURES && at < why_bytes; i++)
+            at += (size_t)snprintf(why + at, why_bytes - at, ", %s", peer_figure_names[i].name);
     } else {
         snprintf(why, why_bytes,
                  "%s: a link is host, local, wire, shm or nvlink, a count is 1 to %d, a figure more than 0",
@@ -147,7 +148,7 @@ int model_show(int nwords, char *const *words)
 {
     struct peer_machine machine = {.link = PEER_LINK_WIRE, .gpu_ranks = 1, .figures.known = true};
     const uint32_t collective = nwords > 0 ? model_collective(words[0]) : PEER_N_COLLECTIVES;
-    char why[256];
+    char why[512];
     if (nwords < 2)
         return complain("it needs COLLECTIVE RANKS and figures, as in: --model allreduce 8 flag_us=0.7 "
                         "all_store_gbs=24");

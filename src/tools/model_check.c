@@ -53,7 +53,7 @@ static bool complain(const struct check *c, const char *format, ...)
 static bool read_machine(struct check *c, int nwords, char **words)
 {
     struct machine *machine = &c->machines[c->nmachines];
-    char why[256];
+    char why[512];
     int i = 2;
     if (nwords < 3 || c->nmachines == MOST_MACHINES)
         return complain(c, "a machine has a NAME and figures, and there are at most %d", MOST_MACHINES);
