@@ -526,7 +526,7 @@ extern const struct peer_host_kernels peer_host_kernels_avx512;
 
 /* CUDA device: cudaError_t as int. early: by programmatic dependent launch. */
 int peer_can_launch_early(bool *can);
-int peer_launch_cuda(const struct peer_call *call, int early, void *stream);
+int peer_launch_cuda(const struct peer_call *call, bool early, void *stream);
 int peer_fill_cuda(void *to, uint32_t word, size_t nwords, void *stream);
 uint32_t peer_vector_cuda(void);
 /* Loads every kernel of a call now, since loading one waits for the device, where peers may spin already. *resident: the

@@ -151,7 +151,7 @@ extern "C" int peer_can_launch_early(bool *can)
     return error;
 }
 
-extern "C" int peer_launch_cuda(const struct peer_call *call, int early, void *stream)
+extern "C" int peer_launch_cuda(const struct peer_call *call, bool early, void *stream)
 {
     void *parameters[] = {const_cast<peer_call *>(call), const_cast<peer_exchange *>(call->exchange)};
     cudaLaunchAttribute attribute = {};

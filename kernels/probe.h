@@ -15,8 +15,8 @@
  *   1 start    every rank writes what shall be loaded from it, signals every peer (phase 0) and waits for all:
  *              nobody reads any more what this stage writes over
  *   2 move     an active rank stores to its targets, or loads from them, block b the b-th part of the data (or stores
- *              the first half of that part, and loads the other), and takes the time from the first access until a fence says that all are done; or it sends a flag to
- *              and fro (phase 2)
+ *              the first half of that part, and loads the other), and takes the time from the first access until a fence
+ *              says that all are done; or it sends a flag to and fro (phase 2)
  *   3 check    every rank signals (phase 1), waits for all, and checks what was stored into its slab. What is
  *              loaded is checked as it comes
  * Data lie in the staging of `flag`, both halves of it: a region for each peer that writes there, or reads. */

@@ -131,14 +131,14 @@ static void set_wire(const struct peer_comm *comm, double bytes, bool one_way, s
         call->wire_ns = (uint32_t)(ns < most ? ns : most);
 }
 
+/* Of oneshot one piece alone: more of them send one while they fetch another, at a pace of their own. */
 static void set_wire_of_allreduce(const struct peer_comm *comm, struct peer_pack pack, struct peer_call *call)
 {
-    const bool oneshot = call->algorithm == PEER_ALGO_ONESHOT;
-    const uint32_t parts = oneshot ? 1 : call->nranks;
-    const uint32_t readers = oneshot && call->pull_all ? 1 : call->nranks - 1;
-    if ((oneshot || call->algorithm == PEER_ALGO_TWOSHOT) && call->npieces <= call->ring)
-        set_wire(comm, (double)call->npacks / parts / call->npieces * pack.staged * readers,
-                 oneshot && call->npieces == 1, call);
+    const double bytes = (double)call->npacks / call->npieces * pack.staged; /* of a piece */
+    if (call->algorithm == PEER_ALGO_ONESHOT && call->npieces == 1)
+        set_wire(comm, bytes * (call->pull_all ? 1 : call->nranks - 1), true, call);
+    else if (call->algorithm == PEER_ALGO_TWOSHOT && call->npieces <= call->ring)
+        set_wire(comm, bytes / call->nranks * (call->nranks - 1), false, call);
 }
 
 /* What an even message is a multiple of, in bytes: see struct peer_call. */

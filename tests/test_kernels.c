@@ -54,7 +54,7 @@ struct rank {
     struct peer_pace pace;
     unsigned calls;
     unsigned
-        wrong; /* calls whose result was not the reference's, or that ended before their data could be there */
+        wrong; /* calls with another result than the reference's, or that did not wait as long as they must */
 };
 
 static void set_guards(unsigned char *p, size_t bytes)

@@ -187,6 +187,25 @@ static void odd_blocks(void)
         TEST_INT(peer_select(&q).protocol, q.protocol);
 }
 
+/* Over a link to the host's memory blocks of twoshot by lines store some 512 bytes for each reader: the packs of a part of
+ * a piece, in runs of 32 lines, give or take half of it; where blocks are forced they need not. */
+static void long_runs(void)
+{
+    struct peer_query q = free_query(PEER_COLL_ALLREDUCE);
+    q.algorithm = PEER_ALGO_TWOSHOT, q.protocol = PEER_PROTO_LINE, q.threads = 32;
+    for (q.nranks = 2; q.nranks <= PEER_MAX_PEERS; q.nranks++)
+        for (q.pieces = 1; q.pieces <= 4; q.pieces *= 2) {
+            const uint64_t packs = 43008 / 12 / q.nranks / q.pieces;
+            struct peer_plan plan;
+            q.nbytes = 43008, q.link = PEER_LINK_SHM, q.blocks = 0;
+            plan = peer_select(&q);
+            TEST_TRUE(plan.blocks == 1 || packs / plan.blocks >= 21);
+            TEST_TRUE(packs / plan.blocks <= 64 || plan.blocks >= 16); /* as many as the row has */
+            q.blocks = 40;
+            TEST_INT(peer_select(&q).blocks, 40);
+        }
+}
+
 /* Two plans that differ have different texts. */
 static void texts(void)
 {
@@ -408,6 +427,7 @@ int main(void)
     selection();
     with_counts();
     odd_blocks();
+    long_runs();
     texts();
     layout();
     geometry();
