@@ -1,7 +1,8 @@
 /* From a call's datatype, operation, algorithm and protocol, which are numbers, to the kernel, which is a template:
  * the one list that the host and the CUDA launcher instantiate from. SUM of the floating types that model code
- * uses has kernels of its own, and on a GPU that of fp64 and the integers of 4 and 8 bytes, which MPI programs use most; all
- * else shares one kernel for each size of element, see kernels/cold.h. */
+ * uses has kernels of its own, on a GPU further ones for plain calls whose looks are put off. There SUM of fp64 and of the
+ * integers of 4 and 8 bytes, which MPI programs use most, has its own as well. All else shares one kernel for each size of
+ * element, see kernels/cold.h. */
 #ifndef PEER_KERNELS_DISPATCH_H
 #define PEER_KERNELS_DISPATCH_H
 
