@@ -175,8 +175,8 @@ PEER_FN bool expired(Block &b)
 
 /* A thread's first look at what comes over a link to the host's memory is put off until it can have come, ns after the call
  * began. Looks cross the link as well: those that come too early keep from being fetched what others wait for, and one
- * that just fails costs a way there and back. src/call.c bounds the sum of a call (MOST_WIRE_NS). In kernels that could do so the question alone took 0.06 us of 2.1, 0.17 of
- * 1.9: so it is a matter of the kind. */
+ * that just fails costs a way there and back. src/call.c bounds the sum of a call (MOST_WIRE_NS). In kernels that could do
+ * so the question alone took 0.06 us of 2.1, 0.17 of 1.9: so it is a matter of the kind. */
 template <class Kind>
 PEER_FN void begin_looks(Block &b)
 {
