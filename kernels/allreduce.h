@@ -354,12 +354,12 @@ PEER_FN void oneshot(Block &b, MySteps &s)
     const uint32_t n = s.npieces();
     mark(b, PEER_MARK_BEGIN);
     s.load_ahead();
-    enter(b);
+    if (!enter(b))
+        return;
     if (b.at.sends)
         s.oneshot_send(0);
     mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
+    advance(b);
     for (uint32_t p = 0; p < n; p++) {
         if (p + 1 < n && b.at.sends)
             s.oneshot_send(p + 1);
@@ -374,12 +374,12 @@ PEER_FN void twoshot(Block &b, MySteps &s)
 {
     const uint32_t n = s.npieces();
     mark(b, PEER_MARK_BEGIN);
-    enter(b);
+    if (!enter(b))
+        return;
     if (b.at.sends)
         s.scatter(0);
     mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
+    advance(b);
     for (uint32_t t = 1; t <= n + 1; t++) {
         if (t < n && b.at.sends)
             s.scatter(t);
@@ -401,12 +401,12 @@ PEER_FN void flowing(Block &b, MySteps &s)
 {
     const uint32_t n = s.npieces(), own = b.c.block_packs, peers = (b.c.nranks - 1) * own;
     mark(b, PEER_MARK_BEGIN);
-    enter(b);
+    if (!enter(b))
+        return;
     for (uint32_t p = 0; p < n; p++, s.leave(peers))
         s.scatter(p);
     mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
+    advance(b);
     bool ok = true;
     for (uint32_t p = 0; p < n && ok; p++, s.leave(own))
         ok = s.twoshot_reduce(p);
@@ -425,9 +425,9 @@ PEER_FN void staged(Block &b, MySteps &s)
 {
     const uint32_t n = s.npieces();
     mark(b, PEER_MARK_BEGIN);
-    enter(b);
-    if (!advance(b))
+    if (!enter(b))
         return;
+    advance(b);
     for (uint32_t t = 0; t <= n + 1; t++) {
         if (t < n && !s.staged_scatter(t))
             return;

@@ -11,10 +11,11 @@ namespace
 PEER_FN void barrier(Block &b)
 {
     look(b);
-    enter(b);
+    if (!enter(b))
+        return;
     announce(b);
-    if (advance(b))
-        wait_announced(b);
+    advance(b);
+    wait_announced(b);
 }
 
 } // namespace

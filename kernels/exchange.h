@@ -370,13 +370,13 @@ PEER_FN void run_exchange(Block &b, Steps &steps, Own own, Receive receive)
     const uint32_t npieces = steps.npieces();
     const bool arrive = (b.c.arrive || (b.c.small && b.last)) && b.at.block == 0;
     mark(b, PEER_MARK_BEGIN);
-    enter(b);
+    if (!enter(b))
+        return;
     if (arrive)
         announce(b);
     steps.send(0);
     mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
+    advance(b);
     for (uint32_t p = 0; p < npieces; p++) {
         if (p + 1 < npieces) {
             if (!steps.wait_credit(p + 1))

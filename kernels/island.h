@@ -339,11 +339,11 @@ PEER_FN void run_island(Block &b, MySteps s)
 {
     const uint32_t n = b.c.npieces;
     mark(b, PEER_MARK_BEGIN);
-    enter(b);
+    if (!enter(b))
+        return;
     s.scatter(0);
     mark(b, PEER_MARK_SENT);
-    if (!advance(b))
-        return;
+    advance(b);
     for (uint32_t t = 1; t < n + 3; t++) {
         if (t < n)
             s.scatter(t);

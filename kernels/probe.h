@@ -112,7 +112,6 @@ PEER_FN void probe_verify(Block &b, const peer_probe_step &step, Merge merge)
     uint32_t torn = 0, wrong = 0, unseen = 0, at = 0;
     for (uint32_t round = 0; round < step.stages && unseen == 0; round++) {
         const uint32_t tag = b.state.epoch + round;
-        b.since = 0; /* each round has the deadline for itself */
         for (uint32_t i = 1; i < c.nranks; i++)
             probe_write(b, step, peer_at(c, i), round);
         probe_signal(b, step, 0, tag);
@@ -365,7 +364,6 @@ PEER_FN void probe_stages(Block &b, const peer_probe_step &step, Merge merge)
     for (uint32_t stage = 0; stage < step.stages && unseen == 0; stage++) {
         const uint32_t tag = step.tag + stage;
         at = 3 * stage;
-        b.since = 0; /* each stage has the deadline for itself */
         if (step.kind != PEER_PROBE_STORES)
             fill_own(b, step, stage);
         signal_peers(b, 0, tag);

@@ -48,7 +48,6 @@ struct Block {
     uint32_t stopped;
     bool last;       /* of its group */
     uint64_t turn;   /* offset of this call's place in the half */
-    uint64_t since;  /* when a long wait was first noticed, 0: not yet */
     uint64_t began;  /* when this thread did; 0: nobody asks */
     uint64_t *marks; /* peer_call's, or NULL */
 };
@@ -57,7 +56,7 @@ struct Block {
  * asking takes 0.2 us of the 2.6 that a call takes on a GPU. */
 PEER_FN Block block_of(const peer_call &c, uint32_t block, bool plain)
 {
-    return {c, place(c, block, !plain && c.teams > 0), {}, 0, false, 0, 0, 0, plain ? nullptr : c.marks};
+    return {c, place(c, block, !plain && c.teams > 0), {}, 0, false, 0, 0, plain ? nullptr : c.marks};
 }
 
 PEER_FN uint32_t half_of(const Block &b)
@@ -105,9 +104,9 @@ PEER_FN void look(Block &b)
 }
 
 /* Moves the state on to the next call. Called once by all threads, when they have sent what they can send without
- * waiting, so that it costs nothing. False: the communicator has stopped, don't wait for anybody. Block b
- * writes the copies b, b + ncopies, ...: its own, and those of blocks that only a larger grid has. */
-PEER_FN bool advance(const Block &b)
+ * waiting, so that it costs nothing. Block b writes the copies b, b + ncopies, ...: its own, and those of blocks that
+ * only a larger grid has. */
+PEER_FN void advance(const Block &b)
 {
     uint32_t shift = 2 * (half_of(b) ^ 1);
     peer_state next = b.state;
@@ -116,11 +115,10 @@ PEER_FN bool advance(const Block &b)
     next.group += b.last ? 1 : 0;
     next.place = (uint16_t)(b.last ? 0 : b.state.place + 1);
     next.swept = (uint16_t)((b.state.swept & ~(3u << shift)) | (b.state.epoch >> PEER_SWEEP_SHIFT) << shift);
-    const bool go = block_all(!b.stopped); /* every thread has read the state, and all go on or none does */
+    block_sync(); /* every thread has read the state */
     uint32_t step = b.at.ncopies * b.at.nthreads;
     for (uint32_t i = b.at.copy + b.at.thread * b.at.ncopies; i < b.c.copies; i += step)
         b.c.state->copy[i] = next;
-    return go;
 }
 
 /* Whether this block does with piece p what comes after its sending. */
@@ -155,16 +153,16 @@ PEER_FN void stop(const Block &b, int32_t status)
         c.control->failed = status;
 }
 
-/* Looked at now and then in a wait: whether to give up. */
-PEER_FN bool expired(Block &b)
+/* Looked at now and then in a wait: whether to give up. since: when this wait was first seen to be long, 0: not yet. */
+PEER_FN bool expired(const Block &b, uint64_t &since)
 {
     const peer_call &c = b.c;
     int32_t status = c.control->failed;
     if (status == PEER_SUCCESS) {
         uint64_t now = now_ns();
-        if (b.since == 0)
-            b.since = now;
-        else if (now - b.since > c.timeout_ns)
+        if (since == 0)
+            since = now;
+        else if (now - since > c.timeout_ns)
             status = PEER_ERR_TIMEOUT;
     }
     if (status == PEER_SUCCESS)
@@ -194,14 +192,15 @@ PEER_FN void not_before(const Block &b, uint64_t ns)
                 ;
 }
 
-/* Polls until attempt() finds all there. */
+/* Polls until attempt() finds all there. Each wait has the time limit for itself: a call may have many, and take longer. */
 template <class Attempt>
-PEER_FN bool wait_until(Block &b, Attempt attempt)
+PEER_FN bool wait_until(const Block &b, Attempt attempt)
 {
+    uint64_t since = 0;
     for (uint32_t spins = 1;; spins++) {
         if (attempt())
             return true;
-        if (relax(b.c, spins) && expired(b))
+        if (relax(b.c, spins) && expired(b, since))
             return false;
     }
 }
@@ -282,9 +281,7 @@ PEER_FN bool wait_flag(Block &b, uint32_t phase, uint32_t r, uint32_t tag, Meanw
 /* Called by all threads, and all get the same answer. */
 PEER_FN bool wait_one(Block &b, uint32_t phase, uint32_t r, uint32_t tag)
 {
-    const bool ok = block_all(b.at.thread != 0 || wait_flag(b, phase, r, tag, [] {}));
-    b.since = 0; /* the next wait has a time limit of its own: there may be many in a call */
-    return ok;
+    return block_all(b.at.thread != 0 || wait_flag(b, phase, r, tag, [] {}));
 }
 
 /* Waits until the same block of every peer has signalled the tag; meanwhile(r) at each look at r's flag. Called by all
@@ -353,12 +350,17 @@ PEER_FN void sweep(Block &b)
     block_sync();
 }
 
-/* To be called by all threads before anything is sent. Block 0 of a split call is one that sends. */
-PEER_FN void enter(Block &b)
+/* To be called by all threads before anything is sent. Block 0 of a split call is one that sends. False: the rank has
+ * stopped in an earlier call, and this one must not send: a late peer would find a newer flag than it waits for, and take
+ * this call's data for those of the one that failed. Threads that return at this do not keep others from a barrier. */
+PEER_FN bool enter(Block &b)
 {
+    if (b.stopped)
+        return false;
     uint32_t shift = 2 * (half_of(b) ^ 1);
     if (b.at.copy == 0 && ((b.state.swept >> shift) & 3) != b.state.epoch >> PEER_SWEEP_SHIFT)
         sweep(b);
+    return true;
 }
 
 } // namespace

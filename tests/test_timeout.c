@@ -2,8 +2,13 @@
  * for the barrier: the others get PEER_ERR_TIMEOUT within bounds, with a text that names the call, its bytes
  * and the rank; so does every later call, at once, and the late rank's own; PEER_Comm_free returns; and
  * another communicator of the same ranks stays right. (On the cuda device the status comes after the stream
- * has ended.) */
+ * has ended.)
+ * And a rank that is late again and again in one call, each time by less than the limit: the call ends right, though it
+ * takes longer than that. */
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
 
 #include "trial.h"
 #include "test.h"
@@ -126,6 +131,55 @@ static void free_early(struct timeout_test *t, int late)
     run_right(t, t->other, &t->ref, 100);
 }
 
+/* ---- Late within a call ----------------------------------------------------------------------------------- */
+
+#define STALLS        5
+#define STALL_MS      400
+#define LONG_LIMIT_MS 1500
+#define LONG_COUNT    ((size_t)8 << 20)
+
+static volatile sig_atomic_t stalls;
+
+/* The next stall comes after a millisecond of work. */
+static void stall_soon(void)
+{
+    const struct itimerval soon = {.it_value = {0, 1000}};
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+static void stall(int number)
+{
+    const struct timespec pause = {0, STALL_MS * 1000000L};
+    (void)number;
+    nanosleep(&pause, NULL);
+    if (++stalls < STALLS)
+        stall_soon();
+}
+
+static void late_again_and_again(struct timeout_test *t)
+{
+    const struct sigaction action = {.sa_handler = stall};
+    float *data = malloc(LONG_COUNT * sizeof *data);
+    char settings[96];
+    snprintf(settings, sizeof settings, "transport=ipc staging_bytes=16K timeout_ms=%d", LONG_LIMIT_MS);
+    PEER_Comm comm = trial_create(MPI_COMM_WORLD, settings);
+    TEST_TRUE(data != NULL);
+    for (size_t i = 0; i < LONG_COUNT; i++)
+        data[i] = (float)(i % 1000);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (t->rank == 1) {
+        TEST_INT(sigaction(SIGALRM, &action, NULL), 0);
+        stall_soon();
+    }
+    TEST_OK(PEER_Allreduce(PEER_IN_PLACE, data, LONG_COUNT, PEER_FLOAT32, PEER_SUM, comm, NULL));
+    for (size_t i = 0; i < LONG_COUNT; i++)
+        TEST_TRUE(data[i] == (float)(i % 1000) * (float)t->size);
+    if (t->rank == 1)
+        TEST_INT(stalls, STALLS); /* so the others waited for longer than the limit in all */
+    free(data);
+    trial_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
     static struct timeout_test t;
@@ -151,6 +205,8 @@ int main(int argc, char **argv)
         }
     for (int rank = 0; rank < t.size; rank++)
         free_early(&t, rank);
+    if (!t.bed.cuda) /* a signal does not stop a GPU */
+        late_again_and_again(&t);
     trial_close(&t.buffers);
     bed_close(&t.bed);
     trial_free(&t.other);
