@@ -504,6 +504,12 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
 }
 
+/* Of the statuses of a call's beginning and end: what CUDA could not do breaks the communicator, since others do the call. */
+static int note_fault(struct peer_comm *comm, int status)
+{
+    return status == PEER_ERR_CUDA ? peer_fault_break(comm, status) : status;
+}
+
 static int run(struct peer_comm *comm, const struct peer_request *q)
 {
     int status = peer_comm_check(comm);
@@ -511,17 +517,16 @@ static int run(struct peer_comm *comm, const struct peer_request *q)
         return status;
     if (repeats_last(comm, q) && comm->peers.control->failed == PEER_SUCCESS)
         return launch_again(comm);
-    status = peer_check(comm, q);
+    status = note_fault(comm, peer_check(comm, q));
     if (status == PEER_SUCCESS)
         status = peer_fault_check(comm);
     if (status != PEER_SUCCESS || peer_request_empty(q, comm->size))
         return status;
-    status = comm->device.ops->follow(&comm->device, q->stream);
+    status = note_fault(comm, comm->device.ops->follow(&comm->device, q->stream));
     if (status == PEER_SUCCESS)
         status = launch(comm, q);
-    if (status == PEER_SUCCESS)
-        status = comm->device.ops->followed(&comm->device, q->stream);
-    return status;
+    return status == PEER_SUCCESS ? note_fault(comm, comm->device.ops->followed(&comm->device, q->stream))
+                                  : status;
 }
 
 int peer_request_run(struct peer_comm *comm, const struct peer_request *q)

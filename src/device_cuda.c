@@ -321,26 +321,47 @@ static cudaError_t trail_of(struct peer_device *device, cudaStream_t stream, str
 
 /* Calls of one communicator are ordered by an event that follows each. Inside a capture that becomes an edge of the
  * graph; what was captured, and what was not, the program orders where it launches the graph. */
-static int cuda_follow(struct peer_device *device, void *stream)
+static cudaError_t wait_for_trail(struct peer_device *device, cudaStream_t stream)
 {
     struct peer_trail *trail, now;
     cudaError_t code = trail_of(device, stream, &trail, &now);
     if (code != cudaSuccess || !trail->begun || trail->capture != now.capture ||
         (trail->stream == now.stream && now.stream != 0))
-        return cuda_error("cudaStreamGetCaptureInfo", code);
-    return cuda_error("cudaStreamWaitEvent", cudaStreamWaitEvent(stream, trail->event, 0));
+        return code;
+    return cudaStreamWaitEvent(stream, trail->event, 0);
 }
 
-static int cuda_followed(struct peer_device *device, void *stream)
+static cudaError_t extend_trail(struct peer_device *device, cudaStream_t stream)
 {
     struct peer_trail *trail, now;
     cudaError_t code = trail_of(device, stream, &trail, &now);
     if (code != cudaSuccess)
-        return cuda_error("cudaStreamGetCaptureInfo", code);
+        return code;
     trail->begun = true;
     trail->stream = now.stream;
     trail->capture = now.capture;
-    return cuda_error("cudaEventRecord", cudaEventRecord(trail->event, stream));
+    return cudaEventRecord(trail->event, stream);
+}
+
+/* A default stream is the current device's, so that must be the communicator's wherever a stream is named. */
+static int cuda_follow(struct peer_device *device, void *stream)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("ordering the call after the one before", wait_for_trail(device, stream));
+    leave(device, before);
+    return status;
+}
+
+static int cuda_followed(struct peer_device *device, void *stream)
+{
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("recording an event behind the call", extend_trail(device, stream));
+    leave(device, before);
+    return status;
 }
 
 static int cuda_temp_alloc(struct peer_device *device, size_t bytes, void **temp, void *stream)
@@ -355,18 +376,23 @@ static int cuda_temp_alloc(struct peer_device *device, size_t bytes, void **temp
 
 static void cuda_temp_free(struct peer_device *device, void *temp, void *stream)
 {
-    (void)device;
-    if (temp != NULL)
-        (void)cudaFreeAsync(temp, stream);
+    int before;
+    if (temp == NULL || enter(device, &before) != PEER_SUCCESS)
+        return;
+    (void)cudaFreeAsync(temp, stream);
+    leave(device, before);
 }
 
 static int cuda_is_capturing(struct peer_device *device, void *stream, bool *capturing)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    cudaError_t code = cudaStreamIsCapturing(stream, &capture);
-    (void)device;
+    int before, status = enter(device, &before);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = cuda_error("cudaStreamIsCapturing", cudaStreamIsCapturing(stream, &capture));
+    leave(device, before);
     *capturing = capture != cudaStreamCaptureStatusNone;
-    return cuda_error("cudaStreamIsCapturing", code);
+    return status;
 }
 
 /* The calls may have gone to any stream, and into graphs that were launched where we can't see. */

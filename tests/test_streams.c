@@ -6,7 +6,10 @@
  *              communicator that has done nothing before
  *   joined     calls on a side stream that events join to the capture, and by turns on both
  *   between    eager calls on other streams before, during and after a capture
- *   two        graphs of two communicators launched at once on two streams */
+ *   two        graphs of two communicators launched at once on two streams
+ *   elsewhere  the default streams, while another GPU is current, where there is one
+ *   late       a rank launches its graph when the others have given up: its results are right, or not there
+ *   refused    CUDA refuses a stream: the communicator is broken, and says so */
 #include "config.h"
 #include "collective.h"
 #include "trial.h"
@@ -339,6 +342,97 @@ static void test_two(void)
     }
 }
 
+/* ---- Late ----------------------------------------------------------------------------------------------- */
+
+    #define LATE_CALLS 16
+    #define LATE_COUNT 2048
+    #define NOTHING    0xeeeeeeee
+
+/* In call i rank r has i * 100 + r, and the result is the sum of it. */
+static void check_late(const uint32_t *results)
+{
+    static uint32_t got[LATE_CALLS * LATE_COUNT];
+    need(cudaMemcpy(got, results, sizeof got, cudaMemcpyDeviceToHost));
+    for (uint32_t i = 0; i < LATE_CALLS * LATE_COUNT; i++) {
+        const uint32_t n = (uint32_t)size, wanted = i / LATE_COUNT * 100 * n + n * (n - 1) / 2;
+        if (got[i] != NOTHING)
+            TEST_INT(got[i], wanted);
+    }
+}
+
+static void test_late(const char *settings)
+{
+    static uint32_t inputs[LATE_CALLS * LATE_COUNT];
+    PEER_Comm comm = trial_create(MPI_COMM_WORLD, settings);
+    uint32_t *send, *recv;
+    int status;
+    for (uint32_t i = 0; i < LATE_CALLS * LATE_COUNT; i++)
+        inputs[i] = i / LATE_COUNT * 100 + (uint32_t)rank;
+    need(cudaMalloc((void **)&send, sizeof inputs));
+    need(cudaMalloc((void **)&recv, sizeof inputs));
+    need(cudaMemcpy(send, inputs, sizeof inputs, cudaMemcpyHostToDevice));
+    need(cudaMemset(recv, 0xee, sizeof inputs));
+    need(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal));
+    for (size_t i = 0; i < LATE_CALLS; i++)
+        TEST_OK(PEER_Allreduce(send + i * LATE_COUNT, recv + i * LATE_COUNT, LATE_COUNT, PEER_UINT32,
+                               PEER_SUM, comm, streams[0]));
+    cudaGraphExec_t exec = end_capture(streams[0]);
+    for (int turn = 0; turn < 2; turn++) { /* rank 0 is late */
+        MPI_Barrier(MPI_COMM_WORLD);
+        if ((rank == 0) == (turn == 1)) {
+            need(cudaGraphLaunch(exec, streams[0]));
+            need(cudaDeviceSynchronize());
+        }
+    }
+    check_late(recv);
+    TEST_OK(PEER_Comm_get_async_error(comm, &status));
+    TEST_STATUS(status, PEER_ERR_TIMEOUT);
+    need(cudaGraphExecDestroy(exec));
+    trial_free(&comm);
+    need(cudaFree(send));
+    need(cudaFree(recv));
+}
+
+/* ---- Default streams ------------------------------------------------------------------------------------ */
+
+static void test_elsewhere(PEER_Comm comm)
+{
+    static struct calls calls;
+    int here, gpus, current;
+    need(cudaGetDevice(&here));
+    need(cudaGetDeviceCount(&gpus));
+    open_calls(&calls, comm, 60);
+    for (int i = 0; i < 6 && gpus > 1; i++) {
+        const int other = (here + 1) % gpus;
+        change_inputs(&calls, 0, COLL_KINDS);
+        need(cudaSetDevice(other));
+        start_calls(&calls, comm, 0, COLL_KINDS, streams[3 + i % 2]);
+        need(cudaGetDevice(&current));
+        TEST_INT(current, other);
+        need(cudaSetDevice(here));
+        check_calls(&calls, 0, COLL_KINDS);
+    }
+    close_calls(&calls);
+}
+
+/* The legacy default stream can't be used while a stream that waits for it is captured. */
+static void test_refused(void)
+{
+    PEER_Comm comm = trial_create(MPI_COMM_WORLD, "transport=ipc log=off");
+    cudaGraph_t graph;
+    float *buffer;
+    need(cudaMalloc((void **)&buffer, sizeof *buffer));
+    need(cudaStreamBeginCapture(streams[2], cudaStreamCaptureModeThreadLocal));
+    TEST_STATUS(PEER_Allreduce(PEER_IN_PLACE, buffer, 1, PEER_FLOAT32, PEER_SUM, comm, NULL), PEER_ERR_CUDA);
+    need(cudaStreamEndCapture(streams[2], &graph));
+    need(cudaGraphDestroy(graph));
+    TEST_STATUS(PEER_Allreduce(PEER_IN_PLACE, buffer, 1, PEER_FLOAT32, PEER_SUM, comm, streams[0]),
+                PEER_ERR_CUDA);
+    TEST_CONTAINS(PEER_Last_error(), "broken");
+    trial_free(&comm);
+    need(cudaFree(buffer));
+}
+
 static void run_tests(struct bed *bed, PEER_Comm comm, int my_rank, int n)
 {
     static const char *const settings[] = {"transport=ipc", "transport=ipc staging_bytes=16K blocks=3",
@@ -357,6 +451,10 @@ static void run_tests(struct bed *bed, PEER_Comm comm, int my_rank, int n)
     test_joined(comm, true);
     test_between(comm);
     test_two();
+    test_elsewhere(comm);
+    test_late("transport=ipc algorithm=oneshot.flag timeout_ms=300 log=off");
+    test_late("transport=ipc algorithm=twoshot.flag timeout_ms=300 log=off");
+    test_refused();
     test_moving(comm);
     close_streams();
 }
