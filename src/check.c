@@ -57,6 +57,12 @@ static int check_counts(const struct peer_comm *comm, const struct peer_request 
         if (q->sendcounts != NULL && !reachable(q, q->sdispls[r], q->sendcounts[r]))
             return too_large(q, "a displacement and count of sendbuf");
     }
+    if (q->sendcounts != NULL && q->recvcounts != NULL &&
+        q->sendcounts[comm->rank] != q->recvcounts[comm->rank])
+        return peer_error(
+            PEER_ERR_COUNT,
+            "sendcounts[%d] is %zu, recvcounts[%d] %zu: what this rank sends itself it also receives",
+            comm->rank, q->sendcounts[comm->rank], comm->rank, q->recvcounts[comm->rank]);
     return PEER_SUCCESS;
 }
 

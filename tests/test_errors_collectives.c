@@ -327,6 +327,11 @@ static void other_sendcount(struct arguments *a)
     a->count = BLOCK - 1;
 }
 
+static void other_own_count(struct arguments *a)
+{
+    a->sendcounts[rank]--;
+}
+
 static void same_blocks(struct arguments *a)
 {
     a->rdispls[1] = a->rdispls[0];
@@ -415,6 +420,7 @@ static const struct mistake {
     {wrapping_rdispl, PLACED, EVERYBODY, PEER_ERR_COUNT, "displacement"},
     {wrapping_sdispl, BIT(ALLTOALLV), EVERYBODY, PEER_ERR_COUNT, "displacement"},
     {other_sendcount, BIT(ALLGATHERV), EVERYBODY, PEER_ERR_COUNT, "sendcount"},
+    {other_own_count, BIT(ALLTOALLV), EVERYBODY, PEER_ERR_COUNT, "recvcounts["},
 };
 
 static bool makes_it(enum who who)
