@@ -335,6 +335,9 @@ static void say_what_came_of_it(const struct peer_comm *comm)
 static void destroy(struct peer_comm *comm, bool together)
 {
     if (comm->device.ops != NULL) {
+        /* First: a call of NCCL's whose ranks are not all there would never drain. */
+        if (comm->nccl != NULL && !together)
+            peer_nccl_abort(comm->nccl);
         comm->device.ops->drain(&comm->device);
         peer_nccl_destroy(comm->nccl, !together);
         if (comm->peers.ok)
@@ -475,8 +478,12 @@ int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out)
     if (out != NULL)
         *out = PEER_COMM_NULL;
     status = peer_comm_check(comm);
-    if (status == PEER_SUCCESS)
-        status = peer_fault_check(comm);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = peer_fault_check(comm);
+    /* A fault that all ranks see needs no vote, for which a lost rank would be waited for. */
+    if (comm->peers.control == NULL || comm->peers.control->failed == PEER_SUCCESS)
+        status = peer_vote(comm->boot, status);
     if (status != PEER_SUCCESS)
         return status;
     /* A rank whose arguments are wrong still takes part, so that the others don't wait for it. */

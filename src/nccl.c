@@ -2,6 +2,8 @@
  * why. */
 #include "internal.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,8 +40,10 @@
 struct peer_nccl {
     void *library;
     ncclComm_t comm;
-    void *word; /* of device memory, for the barrier */
-    bool aborted;
+    void *word;           /* of device memory, for the barrier */
+    pthread_mutex_t lock; /* of comm: an abort frees it, and may come from another thread */
+    bool aborted;         /* comm is freed; under the lock */
+    atomic_bool abort;    /* asked for */
     int version;
 #define MEMBER(name, result, arguments) result(*name) arguments;
     FUNCTIONS(MEMBER)
@@ -126,15 +130,42 @@ int peer_nccl_create(struct peer_comm *comm)
         free(nccl);
         return PEER_SUCCESS;
     }
+    pthread_mutex_init(&nccl->lock, NULL);
     comm->nccl = nccl;
     return PEER_SUCCESS;
 }
 
-void peer_nccl_abort(struct peer_nccl *nccl)
+/* Whoever asks for it does it, or whoever has the lock then, when he gives it back: so nobody waits. */
+static void abort_if_asked(struct peer_nccl *nccl)
 {
+    if (!atomic_load(&nccl->abort) || pthread_mutex_trylock(&nccl->lock) != 0)
+        return;
     if (!nccl->aborted)
         nccl->ncclCommAbort(nccl->comm);
     nccl->aborted = true;
+    pthread_mutex_unlock(&nccl->lock);
+}
+
+/* On success give_comm() follows. */
+static int take_comm(struct peer_nccl *nccl)
+{
+    pthread_mutex_lock(&nccl->lock);
+    if (!nccl->aborted)
+        return PEER_SUCCESS;
+    pthread_mutex_unlock(&nccl->lock);
+    return peer_error(PEER_ERR_ABORTED, "this rank called PEER_Comm_abort");
+}
+
+static void give_comm(struct peer_nccl *nccl)
+{
+    pthread_mutex_unlock(&nccl->lock);
+    abort_if_asked(nccl);
+}
+
+void peer_nccl_abort(struct peer_nccl *nccl)
+{
+    atomic_store(&nccl->abort, true);
+    abort_if_asked(nccl);
 }
 
 void peer_nccl_destroy(struct peer_nccl *nccl, bool abort)
@@ -143,8 +174,9 @@ void peer_nccl_destroy(struct peer_nccl *nccl, bool abort)
         return;
     if (abort)
         peer_nccl_abort(nccl);
-    else
+    else if (!nccl->aborted)
         nccl->ncclCommDestroy(nccl->comm);
+    pthread_mutex_destroy(&nccl->lock);
     peer_device_cuda.state_free(NULL, nccl->word);
     free(nccl);
 }
@@ -292,7 +324,7 @@ static int barrier(struct peer_nccl *nccl, void *stream)
         nccl->ncclAllReduce(nccl->word, nccl->word, 1, ncclFloat32, ncclSum, nccl->comm, stream));
 }
 
-int peer_nccl_run(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)
+static int run(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)
 {
     size_t bytes = q->count * peer_datatype_bytes(q->datatype);
     if (peer_request_reduces(q))
@@ -313,9 +345,25 @@ int peer_nccl_run(struct peer_nccl *nccl, int rank, int size, const struct peer_
     }
 }
 
+int peer_nccl_run(struct peer_nccl *nccl, int rank, int size, const struct peer_request *q)
+{
+    int status = take_comm(nccl);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = run(nccl, rank, size, q);
+    give_comm(nccl);
+    return status;
+}
+
 int peer_nccl_async_error(struct peer_nccl *nccl)
 {
     ncclResult_t async = ncclSuccess;
-    int status = nccl_error(nccl, "ncclCommGetAsyncError", nccl->ncclCommGetAsyncError(nccl->comm, &async));
-    return status == PEER_SUCCESS ? nccl_error(nccl, "an NCCL call", async) : status;
+    int status = take_comm(nccl);
+    if (status != PEER_SUCCESS)
+        return status;
+    status = nccl_error(nccl, "ncclCommGetAsyncError", nccl->ncclCommGetAsyncError(nccl->comm, &async));
+    if (status == PEER_SUCCESS)
+        status = nccl_error(nccl, "an NCCL call", async);
+    give_comm(nccl);
+    return status;
 }

@@ -232,6 +232,19 @@ static void split_illegal(void)
     use(world, 4);
 }
 
+/* One rank's communicator is broken, which the others can't see: all get its error. */
+static void split_broken(void)
+{
+    PEER_Comm out, comm = trial_create(MPI_COMM_WORLD, "transport=mpi log=off");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == size - 1)
+        TEST_OK(PEER_Comm_abort(comm));
+    TEST_STATUS(PEER_Comm_split(comm, 0, 0, &out), PEER_ERR_ABORTED);
+    TEST_CONTAINS(PEER_Last_error(), "abort");
+    TEST_TRUE(out == PEER_COMM_NULL);
+    trial_free(&comm);
+}
+
 static void test_split(void)
 {
     for (int how = 0; how < CHOICES; how++)
@@ -240,6 +253,7 @@ static void test_split(void)
     split_nested(false);
     split_settings();
     split_illegal();
+    split_broken();
     for (int round = 0; round < ROUNDS; round++) { /* one is gone before the next, and there is one */
         PEER_Comm comm = split(world, (rank + round) % 3, round % 2 ? -rank : rank);
         TEST_OK(PEER_Barrier(comm, NULL));
