@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,6 +93,19 @@ static int segment_create(char *name, size_t name_bytes)
     return fd;
 }
 
+/* Reserves the pages: a full /dev/shm is an error here, and not a bus error at first touch. A signal would end it with
+ * EINTR and nothing done, and one of a timer so again and again: they wait meanwhile. */
+static int reserve(int fd, size_t bytes)
+{
+    sigset_t all, before;
+    int code;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    code = posix_fallocate(fd, 0, (off_t)bytes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
 static int host_slab_alloc(struct peer_device *device, size_t bytes, struct peer_mapping *slab)
 {
     int code, fd = segment_create(slab->name, sizeof slab->name);
@@ -100,8 +115,7 @@ static int host_slab_alloc(struct peer_device *device, size_t bytes, struct peer
         slab->name[0] = '\0';
         return peer_error(PEER_ERR_SYSTEM, "can't make a shared segment in /dev/shm: %s", strerror(code));
     }
-    /* Reserves the pages: a full /dev/shm is an error here, and not a bus error at first touch. */
-    code = posix_fallocate(fd, 0, (off_t)bytes);
+    code = reserve(fd, bytes);
     slab->base = code == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (slab->base == MAP_FAILED) {
         code = code != 0 ? code : errno;

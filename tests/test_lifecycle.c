@@ -6,9 +6,12 @@
  *   refused  a setting that is wrong, or different, on one rank: the same error on all, no hang, nothing left,
  *            and the next communicator works
  *   handles  PEER_COMM_NULL, twice freed and NULL pointers
+ *   signals  a timer's, as profilers have them, come all the time
  * With "alive", instead: a communicator that nobody frees ends in MPI_Finalize, with a warning in the log. */
 #include <dirent.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -257,6 +260,25 @@ static void alive(void)
     test_pass();
 }
 
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+static void signals(void)
+{
+    const struct sigaction action = {.sa_handler = on_alarm};
+    const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    TEST_INT(sigaction(SIGALRM, &action, NULL), 0);
+    TEST_INT(setitimer(ITIMER_REAL, &often, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        PEER_Comm comm = trial_create(MPI_COMM_WORLD, "transport=ipc staging_bytes=4M");
+        use(comm, &ref);
+        trial_free(&comm);
+    }
+    TEST_INT(setitimer(ITIMER_REAL, &never, NULL), 0);
+}
+
 int main(int argc, char **argv)
 {
     int rank;
@@ -267,6 +289,7 @@ int main(int argc, char **argv)
     self();
     freed();
     handles();
+    signals();
     growth();
     refused();
     reference_free(&ref);
