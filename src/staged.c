@@ -5,16 +5,21 @@
  * kernels' bits, and needs MPI to move nothing but bytes. */
 #include "internal.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a part, at most: what one MPI call moves for each rank. A multiple of every element. */
-#define PART_BYTES ((size_t)1 << 20)
+/* Bytes of a part: what one MPI call moves for each rank. A multiple of every element; and MPI counts all parts by an int. */
+static size_t part_bytes(const struct peer_comm *comm)
+{
+    const size_t part = (size_t)1 << 20, most = INT_MAX / (size_t)comm->size / 16 * 16;
+    return part < most ? part : most;
+}
 
 /* The staging: what is sent, and what is received, a part for each rank. */
 static int get_staging(struct peer_comm *comm, char **send, char **recv)
 {
-    size_t bytes = (size_t)comm->size * PART_BYTES;
+    size_t bytes = (size_t)comm->size * part_bytes(comm);
     if (comm->staging == NULL)
         comm->staging = malloc(2 * bytes);
     if (comm->staging == NULL)
@@ -62,7 +67,7 @@ static int allreduce_piece(struct peer_comm *comm, const void *sendbuf, void *re
 static int run_allreduce(struct peer_comm *comm, const struct peer_request *q)
 {
     size_t element = peer_datatype_bytes(q->datatype);
-    uint64_t most = (uint64_t)comm->size * (PART_BYTES / element);
+    uint64_t most = (uint64_t)comm->size * (part_bytes(comm) / element);
     int status = PEER_SUCCESS;
     for (uint64_t done = 0; done < q->count && status == PEER_SUCCESS; done += most) {
         uint64_t now = q->count - done < most ? q->count - done : most;
@@ -111,9 +116,10 @@ static int copy_out(const struct round *now)
         now->sendcounts[r] = (int)(piece.count * now->element);
         now->recvcounts[r] = (int)(piece_from(now, r).count * now->element);
         if (piece.count > 0)
-            status = comm->device.ops->copy_async(&comm->device, now->send + (size_t)r * PART_BYTES,
-                                                  (const char *)now->q->sendbuf + piece.at * now->element,
-                                                  piece.count * now->element, now->q->stream);
+            status =
+                comm->device.ops->copy_async(&comm->device, now->send + (size_t)r * part_bytes(now->comm),
+                                             (const char *)now->q->sendbuf + piece.at * now->element,
+                                             piece.count * now->element, now->q->stream);
     }
     return status == PEER_SUCCESS ? comm->device.ops->synchronize(&comm->device, now->q->stream) : status;
 }
@@ -132,7 +138,7 @@ static int copy_in(const struct round *now, int r, const char *from)
 static int combine(const struct round *now)
 {
     for (int r = 0; r < now->comm->size; r++)
-        now->parts[r] = now->recv + (size_t)r * PART_BYTES;
+        now->parts[r] = now->recv + (size_t)r * part_bytes(now->comm);
     peer_host_kernels()->reduce(now->q->datatype, now->q->op, now->parts, (uint32_t)now->comm->size,
                                 now->recv, piece_from(now, 0).count);
     return copy_in(now, 0, now->recv);
@@ -144,12 +150,12 @@ static int run_round(const struct round *now)
     int status = copy_out(now);
     if (status == PEER_SUCCESS)
         status = comm->boot->alltoallv(comm->boot, now->send, now->sendcounts, now->recv, now->recvcounts,
-                                       PART_BYTES);
+                                       part_bytes(comm));
     if (status == PEER_SUCCESS && peer_request_reduces(now->q))
         status = combine(now);
     else
         for (int r = 0; r < comm->size && status == PEER_SUCCESS; r++)
-            status = copy_in(now, r, now->recv + (size_t)r * PART_BYTES);
+            status = copy_in(now, r, now->recv + (size_t)r * part_bytes(now->comm));
     return status == PEER_SUCCESS ? comm->device.ops->synchronize(&comm->device, now->q->stream) : status;
 }
 
@@ -175,7 +181,7 @@ static int largest_block(struct peer_comm *comm, const struct peer_request *q, s
 static int run_exchange(struct peer_comm *comm, const struct peer_request *q)
 {
     size_t n = (size_t)comm->size, element = peer_datatype_bytes(q->datatype), largest = 0;
-    struct round now = {comm, q, 0, PART_BYTES / element, element, NULL, NULL, NULL, NULL, NULL};
+    struct round now = {comm, q, 0, part_bytes(comm) / element, element, NULL, NULL, NULL, NULL, NULL};
     int status = get_staging(comm, &now.send, &now.recv);
     now.sendcounts = malloc(2 * n * sizeof *now.sendcounts);
     now.parts = malloc(n * sizeof *now.parts);
