@@ -78,6 +78,8 @@ int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *comm);
 
 /* Waits for the calls of this communicator that are still running, and frees it. Collective, blocking.
  *   comm  in and out; becomes PEER_COMM_NULL. PEER_COMM_NULL is legal and does nothing.
+ * On the cuda device it waits for all work on the GPU, and so may making a communicator: ranks that have other calls
+ * under way make, split and free in one order with them. Calls that NCCL or MPI serve have no time limit.
  * After an error the ranks don't wait for each other, so that a lost rank can't hold the others up; nor do they
  * wait longer than PEER_TIMEOUT_MS. Memory that a lost rank may still write to then stays allocated.
  * A communicator still alive in MPI_Finalize is freed there, with a warning in the log.
@@ -106,7 +108,8 @@ int PEER_Comm_abort(PEER_Comm comm);
 /* Makes a communicator over the ranks of comm that gave the same color, ordered by key, then by rank in comm;
  * with comm's settings and devices. Collective over comm, blocking.
  *   color  0 or more, or MPI_UNDEFINED: this rank gets PEER_COMM_NULL
- *   out    out; PEER_COMM_NULL on error. All ranks of a color get the same verdict.
+ *   out    out; PEER_COMM_NULL on error. All ranks of a color get the same verdict. If comm is broken on any rank, all
+ *          get that error.
  *   PEER_ERR_ARG (out is NULL, color is negative), and as PEER_Comm_create */
 int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out);
 
@@ -137,8 +140,8 @@ int PEER_Select_device(MPI_Comm mpi_comm, int *device);
  *   PEER_ERR_ARG                        an array of counts or displacements is NULL
  *   PEER_ERR_BUFFER                     NULL or misaligned; pageable host memory on the cuda device; buffers,
  *                                       or blocks of one receive buffer, that overlap
- *   PEER_ERR_COUNT                      more bytes than an address can reach; a sendcount that is not this rank's
- *                                       recvcounts[rank]
+ *   PEER_ERR_COUNT                      more bytes than an address can reach; a sendcount, or sendcounts[rank], that
+ *                                       is not this rank's recvcounts[rank]
  *   PEER_ERR_UNSUPPORTED                the MPI fallback, inside a graph capture
  *   PEER_ERR_CUDA, _NCCL, _MPI          what failed; the communicator is broken
  *   PEER_ERR_TIMEOUT, _ABORTED          host device; on the cuda device a later call returns it
@@ -206,7 +209,8 @@ int PEER_Alltoall(const void *sendbuf, void *recvbuf, size_t count, PEER_Datatyp
  *   sendbuf     or PEER_IN_PLACE: the input is in recvbuf, sendcounts and sdispls are ignored (may be NULL)
  *               and recvcounts and rdispls serve for both; recvcounts[r] on this rank then equals
  *               recvcounts[rank] on rank r
- *   sendcounts  n counts; sendcounts[r] here equals recvcounts[rank] on rank r; 0 is legal
+ *   sendcounts  n counts; sendcounts[r] here equals recvcounts[rank] on rank r; 0 is legal. A block for another rank is
+ *               at most some 8,192 * PEER_STAGING_BYTES / n bytes, or PEER_ERR_COUNT on its two ranks
  *   Displacements are each rank's own, in any order, with any gaps. Blocks of recvbuf don't overlap */
 int PEER_Alltoallv(const void *sendbuf, const size_t sendcounts[], const size_t sdispls[], void *recvbuf,
                    const size_t recvcounts[], const size_t rdispls[], PEER_Datatype datatype, PEER_Comm comm,
