@@ -124,7 +124,8 @@ static struct peer_plan peer_plan_of(const struct peer_query *query, const struc
     if (peer_collective_has_twoshot(query->collective))
         plan.algorithm = choose(query->algorithm, row->algorithm);
     plan.protocol = choose(query->protocol, protocol_of(query, row));
-    plan.direction = choose(query->direction, row->direction);
+    /* A row's direction goes with its protocol: what is pulled under flag, say, would be polled under line. */
+    plan.direction = choose(query->direction, plan.protocol == row->protocol ? row->direction : PEER_PUSH);
     if (plan.protocol == PEER_PROTO_LINE && !line_serves(query, plan.direction))
         plan.protocol = PEER_PROTO_LL;
     if (plan.algorithm == PEER_ALGO_ISLAND) {

@@ -206,6 +206,25 @@ static void long_runs(void)
         }
 }
 
+/* A forced protocol without a direction does not take that of a row of another protocol; a forced algorithm alone does. */
+static void directions(void)
+{
+    struct peer_query q = free_query(PEER_COLL_ALLREDUCE);
+    struct peer_row row;
+    char why[128];
+    TEST_TRUE(peer_row_parse("local allreduce 8-8 any twoshot.flag.pull 3x32", &row, why, sizeof why));
+    q.rows = &row, q.nrows = 1, q.nbytes = 4096;
+    TEST_INT(peer_select(&q).direction, PEER_PULL);
+    q.algorithm = PEER_ALGO_ONESHOT;
+    TEST_INT(peer_select(&q).direction, PEER_PULL);
+    q.protocol = PEER_PROTO_FLAG;
+    TEST_INT(peer_select(&q).direction, PEER_PULL);
+    q.protocol = PEER_PROTO_LINE;
+    TEST_INT(peer_select(&q).direction, PEER_PUSH);
+    q.direction = PEER_PULL;
+    TEST_INT(peer_select(&q).direction, PEER_PULL);
+}
+
 /* Two plans that differ have different texts. */
 static void texts(void)
 {
@@ -428,6 +447,7 @@ int main(void)
     with_counts();
     odd_blocks();
     long_runs();
+    directions();
     texts();
     layout();
     geometry();

@@ -82,7 +82,8 @@ const char *trial_settings(int i, int size)
 {
     static char text[128];
     const struct reference_order order = trial_order(i, size);
-    int length = snprintf(text, sizeof text, "algorithm=%s", trial_algorithm(i));
+    int length =
+        snprintf(text, sizeof text, "algorithm=%s%s", trial_algorithm(i), i < TRIAL_PUSHED ? ".push" : "");
     for (int r = 0; order.islands > 0 && r < size; r++)
         length += snprintf(text + length, sizeof text - (size_t)length, "%s%d", r == 0 ? " islands=" : ",",
                            order.island[r]);
