@@ -129,9 +129,9 @@ wanted soak || SOAK=0
 end=$((SECONDS + ${SOAK:-120}))
 rounds=0
 while [ $SECONDS -lt $end ] && [ "$failures" -lt 10 ]; do
-    on "$gpus" tests/test_sequence 400 "$RANDOM" >>"$results/soak.txt" 2>&1 || fail "soak, round $rounds"
+    on "$gpus" tests/test_sequence 10000 "$RANDOM" >>"$results/soak.txt" 2>&1 || fail "soak, round $rounds"
     rounds=$((rounds + 1))
 done
-say "soak: $rounds rounds of 400 random calls"
+say "soak: $rounds rounds of 10000 random calls"
 say "$failures failed"
 [ "$failures" -eq 0 ]
