@@ -99,17 +99,17 @@ int PEER_Comm_size(PEER_Comm comm, int *size);
 int PEER_Comm_get_async_error(PEER_Comm comm, int *status);
 
 /* Ends the communicator at once, from any rank alone: calls that wait in peer kernels, here and on the other
- * ranks, end, and every later call returns PEER_ERR_ABORTED. (Of calls that NCCL serves only this rank's end;
- * those in MPI don't.) Local, never blocks. It may come from another thread than the one that is inside a
- * call. PEER_Comm_free is what is left to do. On a communicator that is broken already it does nothing.
+ * ranks, end, and every later call returns PEER_ERR_ABORTED. (Of calls that NCCL serves only this rank's end, and one
+ * that another thread is just making when it has been made; those in MPI don't.) Local, never blocks. It may come
+ * from another thread than the one that is inside a call. PEER_Comm_free is what is left to do. On a communicator
+ * that is broken already it does nothing.
  *   PEER_ERR_COMM */
 int PEER_Comm_abort(PEER_Comm comm);
 
 /* Makes a communicator over the ranks of comm that gave the same color, ordered by key, then by rank in comm;
  * with comm's settings and devices. Collective over comm, blocking.
  *   color  0 or more, or MPI_UNDEFINED: this rank gets PEER_COMM_NULL
- *   out    out; PEER_COMM_NULL on error. All ranks of a color get the same verdict. If comm is broken on any rank, all
- *          get that error.
+ *   out    out; PEER_COMM_NULL on error. All ranks of a color get the same verdict. If comm is broken: its error.
  *   PEER_ERR_ARG (out is NULL, color is negative), and as PEER_Comm_create */
 int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out);
 
@@ -143,7 +143,7 @@ int PEER_Select_device(MPI_Comm mpi_comm, int *device);
  *   PEER_ERR_COUNT                      more bytes than an address can reach; a sendcount, or sendcounts[rank], that
  *                                       is not this rank's recvcounts[rank]
  *   PEER_ERR_UNSUPPORTED                the MPI fallback, inside a graph capture
- *   PEER_ERR_CUDA, _NCCL, _MPI          what failed; the communicator is broken
+ *   PEER_ERR_CUDA, _NCCL, _MPI          what failed, here or on another rank; the communicator is broken
  *   PEER_ERR_TIMEOUT, _ABORTED          host device; on the cuda device a later call returns it
  *
  * n is the number of ranks. Block r of a buffer: elements r*count to (r+1)*count-1. Counts and displacements are
@@ -209,8 +209,9 @@ int PEER_Alltoall(const void *sendbuf, void *recvbuf, size_t count, PEER_Datatyp
  *   sendbuf     or PEER_IN_PLACE: the input is in recvbuf, sendcounts and sdispls are ignored (may be NULL)
  *               and recvcounts and rdispls serve for both; recvcounts[r] on this rank then equals
  *               recvcounts[rank] on rank r
- *   sendcounts  n counts; sendcounts[r] here equals recvcounts[rank] on rank r; 0 is legal. A block for another rank is
- *               at most some 8,192 * PEER_STAGING_BYTES / n bytes, or PEER_ERR_COUNT on its two ranks
+ *   sendcounts  n counts; sendcounts[r] here equals recvcounts[rank] on rank r; 0 is legal. Where
+ *               peer kernels serve, a block is at most some 8,192 * PEER_STAGING_BYTES / n bytes; a larger one is
+ *               PEER_ERR_COUNT on its two ranks
  *   Displacements are each rank's own, in any order, with any gaps. Blocks of recvbuf don't overlap */
 int PEER_Alltoallv(const void *sendbuf, const size_t sendcounts[], const size_t sdispls[], void *recvbuf,
                    const size_t recvcounts[], const size_t rdispls[], PEER_Datatype datatype, PEER_Comm comm,

@@ -98,7 +98,7 @@ struct peer_state {
 
 struct peer_states {
     struct peer_state copy[PEER_MAX_BLOCKS];
-    uint32_t stopped; /* not 0: an earlier wait failed, calls return at once */
+    uint32_t stopped; /* not 0: a wait failed in a call (stopped_here), later ones return at once */
 };
 
 /* A tag left in staging 2^32 epochs ago would pass for new; so each half is swept (filled with a tag that has

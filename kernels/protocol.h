@@ -138,6 +138,12 @@ PEER_FN void mark(const Block &b, enum peer_mark which, uint32_t p = 0)
 
 /* ---- Waits ---------------------------------------------------------------------------------------------- */
 
+/* What peer_states' `stopped` is by this call: never 0. */
+PEER_FN uint32_t stopped_here(const Block &b)
+{
+    return b.state.call << 1 | 1;
+}
+
 /* Ends this rank's part in the communicator. Threads may do this at the same time: they write the same. */
 PEER_FN void stop(const Block &b, int32_t status)
 {
@@ -146,7 +152,7 @@ PEER_FN void stop(const Block &b, int32_t status)
     record->call = b.state.call;
     record->collective = c.collective;
     record->nbytes = c.count_bytes;
-    c.state->stopped = 1;
+    c.state->stopped = stopped_here(b);
     fence();
     record->status = status;
     if (c.control->failed == PEER_SUCCESS)
@@ -350,12 +356,13 @@ PEER_FN void sweep(Block &b)
     block_sync();
 }
 
-/* To be called by all threads before anything is sent. Block 0 of a split call is one that sends. False: the rank has
- * stopped in an earlier call, and this one must not send: a late peer would find a newer flag than it waits for, and take
- * this call's data for those of the one that failed. Threads that return at this do not keep others from a barrier. */
+/* To be called by all threads before anything is sent. Block 0 of a split call is one that sends. False, for all threads: the
+ * rank has stopped in an earlier call, and this one must not send: a late peer would find a newer flag than it waits for,
+ * and take this call's data for those of the one that failed. (Another block may stop in this call while threads of this
+ * one read that, some before and some after.) */
 PEER_FN bool enter(Block &b)
 {
-    if (b.stopped)
+    if (b.stopped != 0 && b.stopped != stopped_here(b))
         return false;
     uint32_t shift = 2 * (half_of(b) ^ 1);
     if (b.at.copy == 0 && ((b.state.swept >> shift) & 3) != b.state.epoch >> PEER_SWEEP_SHIFT)

@@ -504,10 +504,10 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
 }
 
-/* Of the statuses of a call's beginning and end: what CUDA could not do breaks the communicator, since others do the call. */
+/* What could not be done here breaks the communicator, since the others do the call. */
 static int note_fault(struct peer_comm *comm, int status)
 {
-    return status == PEER_ERR_CUDA ? peer_fault_break(comm, status) : status;
+    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
 }
 
 static int run(struct peer_comm *comm, const struct peer_request *q)
@@ -517,7 +517,9 @@ static int run(struct peer_comm *comm, const struct peer_request *q)
         return status;
     if (repeats_last(comm, q) && comm->peers.control->failed == PEER_SUCCESS)
         return launch_again(comm);
-    status = note_fault(comm, peer_check(comm, q));
+    status = peer_check(comm, q);
+    if (status == PEER_ERR_CUDA) /* no fault of the arguments */
+        return note_fault(comm, status);
     if (status == PEER_SUCCESS)
         status = peer_fault_check(comm);
     if (status != PEER_SUCCESS || peer_request_empty(q, comm->size))

@@ -481,8 +481,8 @@ int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out)
     if (status != PEER_SUCCESS)
         return status;
     status = peer_fault_check(comm);
-    /* A fault that all ranks see needs no vote, for which a lost rank would be waited for. */
-    if (comm->peers.control == NULL || comm->peers.control->failed == PEER_SUCCESS)
+    /* Where ranks have a record of faults in common these need no vote, for which a lost rank would be waited for. */
+    if (status == PEER_SUCCESS || comm->peers.control == NULL)
         status = peer_vote(comm->boot, status);
     if (status != PEER_SUCCESS)
         return status;

@@ -14,6 +14,9 @@ int peer_fault_break(struct peer_comm *comm, int status)
         comm->status = status;
         snprintf(comm->status_text, sizeof comm->status_text, "%s", PEER_Last_error());
         comm->last.valid = false;
+        /* So that the others need not wait for this rank until their time is up. */
+        if (comm->peers.control != NULL && comm->peers.control->failed == PEER_SUCCESS)
+            comm->peers.control->failed = status;
         peer_log(PEER_LOG_ERROR, "communicator broken: %s", comm->status_text);
     }
     return status;
@@ -97,9 +100,12 @@ int peer_fault_check(struct peer_comm *comm)
     if (status == PEER_ERR_TIMEOUT) {
         wait_for_records(comm);
         timeout_error(comm);
-    } else {
+    } else if (status == PEER_ERR_ABORTED) {
         peer_error(status,
                    comm->aborted ? "this rank called PEER_Comm_abort" : "a rank called PEER_Comm_abort");
+    } else {
+        peer_error(status, "a call failed on another rank (%s), which has the text of it",
+                   PEER_Error_string(status));
     }
     return peer_fault_break(comm, status);
 }

@@ -267,7 +267,7 @@ static void on_alarm(int number)
 
 static void signals(void)
 {
-    const struct sigaction action = {.sa_handler = on_alarm};
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
     TEST_INT(sigaction(SIGALRM, &action, NULL), 0);
     TEST_INT(setitimer(ITIMER_REAL, &often, NULL), 0);
