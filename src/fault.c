@@ -2,6 +2,8 @@
  * the ranks that did not arrive. */
 #include "internal.h"
 
+#include "peercoll.h"
+
 #include <string.h>
 #include <time.h>
 
