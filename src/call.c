@@ -393,10 +393,15 @@ static int launch_peer(struct peer_comm *comm, const struct peer_request *q)
                                                                        : PEER_SUCCESS;
 }
 
+/* What could not be done here breaks the communicator, since the others do the call. */
+static int note_fault(struct peer_comm *comm, int status)
+{
+    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+}
+
 static int launch_nccl(struct peer_comm *comm, const struct peer_request *q)
 {
-    int status = peer_nccl_run(comm->nccl, comm->rank, comm->size, q);
-    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+    return note_fault(comm, peer_nccl_run(comm->nccl, comm->rank, comm->size, q));
 }
 
 static int launch_mpi(struct peer_comm *comm, const struct peer_request *q)
@@ -411,7 +416,7 @@ static int launch_mpi(struct peer_comm *comm, const struct peer_request *q)
             peer_collective_name(q->collective), comm->last.plan.reason);
     if (status == PEER_SUCCESS)
         status = peer_staged_run(comm, q);
-    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+    return note_fault(comm, status);
 }
 
 /* On one rank every collective is a copy of its own block, if it is not there already. */
@@ -425,7 +430,7 @@ static int launch_self(struct peer_comm *comm, const struct peer_request *q)
     if (from.count == 0 || source == target)
         return PEER_SUCCESS;
     status = comm->device.ops->copy_async(&comm->device, target, source, from.count * element, q->stream);
-    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
+    return note_fault(comm, status);
 }
 
 static int launch_path(struct peer_comm *comm, const struct peer_request *q)
@@ -508,12 +513,6 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
         comm->last.plan.algorithm != PEER_ALGO_ONESHOT && comm->size > 2)
         return launch_steps(comm, q);
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
-}
-
-/* What could not be done here breaks the communicator, since the others do the call. */
-static int note_fault(struct peer_comm *comm, int status)
-{
-    return status == PEER_SUCCESS ? PEER_SUCCESS : peer_fault_break(comm, status);
 }
 
 static int run(struct peer_comm *comm, const struct peer_request *q)

@@ -1,7 +1,7 @@
 /* The probe of the peer path. First data and flags of every pair of ranks, all at once, by the kernels' own
  * accesses, verified; then, in full, latencies and rates of pairs and of all ranks at once, with the data verified
- * under load. Every step is a launch on each rank, bounded by a deadline, and ends in an exchange of verdicts from
- * which all ranks conclude alike. */
+ * under load. Every step is a launch on each rank, each wait of it bounded by a deadline, and ends in an exchange
+ * of verdicts from which all ranks conclude alike. */
 #include "figures.h"
 
 #include <stdlib.h>

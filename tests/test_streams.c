@@ -348,8 +348,8 @@ static void test_two(void)
     #define LATE_COUNT 2048
     #define NOTHING    0xeeeeeeee
 
-/* In call i rank r has i * 100 + r, and the result is the sum of it. Of the first call the late rank has all data; if each waits for
- * no other's results, it is right. */
+/* In call i rank r has i * 100 + r, and the result is the sum of it. Of the first call the late rank has all data: where no
+ * rank waits for another's results, that one is right. */
 static void check_late(const uint32_t *results, bool first_is_right)
 {
     uint32_t done = 0;
