@@ -515,6 +515,27 @@ static int launch(struct peer_comm *comm, const struct peer_request *q)
     return needs_copy(comm, q) ? launch_from_copy(comm, q) : launch_path(comm, q);
 }
 
+/* In the order of the communicator's calls, whichever streams they are on. */
+static int launch_in_order(struct peer_comm *comm, const struct peer_request *q)
+{
+    const struct peer_device_ops *ops = comm->device.ops;
+    int status = note_fault(comm, ops->follow(&comm->device, q->stream));
+    if (status == PEER_SUCCESS)
+        status = launch(comm, q);
+    return status == PEER_SUCCESS ? note_fault(comm, ops->followed(&comm->device, q->stream)) : status;
+}
+
+static int launch_on_device(struct peer_comm *comm, const struct peer_request *q)
+{
+    const struct peer_device_ops *ops = comm->device.ops;
+    int before = 0, status = note_fault(comm, ops->enter(&comm->device, &before));
+    if (status == PEER_SUCCESS) {
+        status = launch_in_order(comm, q);
+        ops->leave(&comm->device, before);
+    }
+    return status;
+}
+
 static int run(struct peer_comm *comm, const struct peer_request *q)
 {
     int status = peer_comm_check(comm);
@@ -529,11 +550,7 @@ static int run(struct peer_comm *comm, const struct peer_request *q)
         status = peer_fault_check(comm);
     if (status != PEER_SUCCESS || peer_request_empty(q, comm->size))
         return status;
-    status = note_fault(comm, comm->device.ops->follow(&comm->device, q->stream));
-    if (status == PEER_SUCCESS)
-        status = launch(comm, q);
-    return status == PEER_SUCCESS ? note_fault(comm, comm->device.ops->followed(&comm->device, q->stream))
-                                  : status;
+    return launch_on_device(comm, q);
 }
 
 int peer_request_run(struct peer_comm *comm, const struct peer_request *q)

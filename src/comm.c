@@ -331,19 +331,28 @@ static void say_what_came_of_it(const struct peer_comm *comm)
 
 /* ---- Birth and end ---------------------------------------------------------------------------------------- */
 
+static void give_back_device(struct peer_comm *comm, bool together)
+{
+    const struct peer_device_ops *ops = comm->device.ops;
+    int before = 0;
+    bool entered = ops->enter(&comm->device, &before) == PEER_SUCCESS; /* if not: what can be is given back */
+    /* First: a call of NCCL's whose ranks are not all there would never drain. */
+    if (comm->nccl != NULL && !together)
+        peer_nccl_abort(comm->nccl);
+    ops->drain(&comm->device);
+    peer_nccl_destroy(comm->nccl, !together);
+    if (comm->peers.ok)
+        peer_transport_destroy(comm, together && peer_transport_leave(comm));
+    ops->close(&comm->device);
+    if (entered)
+        ops->leave(&comm->device, before);
+}
+
 /* Accepts half-built communicators. */
 static void destroy(struct peer_comm *comm, bool together)
 {
-    if (comm->device.ops != NULL) {
-        /* First: a call of NCCL's whose ranks are not all there would never drain. */
-        if (comm->nccl != NULL && !together)
-            peer_nccl_abort(comm->nccl);
-        comm->device.ops->drain(&comm->device);
-        peer_nccl_destroy(comm->nccl, !together);
-        if (comm->peers.ok)
-            peer_transport_destroy(comm, together && peer_transport_leave(comm));
-        comm->device.ops->close(&comm->device);
-    }
+    if (comm->device.ops != NULL)
+        give_back_device(comm, together);
     if (comm->boot != NULL)
         comm->boot->destroy(comm->boot);
     peer_table_free(&comm->table);

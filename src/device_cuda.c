@@ -17,7 +17,8 @@ static int cuda_error(const char *call, cudaError_t code)
                       "%s failed: %s (%s)", call, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-/* Makes the communicator's device current; *before is what was, for leave(). */
+/* Callers enter once for all they do: a default stream is the current device's, and so is what is launched or
+ * allocated. */
 static int enter(const struct peer_device *device, int *before)
 {
     cudaError_t code = cudaGetDevice(before);
@@ -108,33 +109,21 @@ static int cuda_identify(struct peer_device *device, struct peer_identity *id)
 
 static int cuda_synchronize(struct peer_device *device, void *stream)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("cudaStreamSynchronize", cudaStreamSynchronize(stream));
-    leave(device, before);
-    return status;
+    (void)device;
+    return cuda_error("cudaStreamSynchronize", cudaStreamSynchronize(stream));
 }
 
 static int cuda_fill(struct peer_device *device, void *to, uint32_t word, size_t nwords)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status =
+    int status =
         cuda_error("filling device memory", (cudaError_t)peer_fill_cuda(to, word, nwords, device->stream));
-    leave(device, before);
     return status == PEER_SUCCESS ? cuda_synchronize(device, device->stream) : status;
 }
 
 static int cuda_copy_async(struct peer_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("cudaMemcpyAsync", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
-    leave(device, before);
-    return status;
+    (void)device;
+    return cuda_error("cudaMemcpyAsync", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
 }
 
 static int cuda_copy(struct peer_device *device, void *to, const void *from, size_t bytes)
@@ -252,12 +241,7 @@ static int cuda_check_buffer(struct peer_device *device, const char *name, const
 
 static int cuda_launch(struct peer_device *device, const struct peer_call *call, void *stream)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("launching a kernel", (cudaError_t)peer_launch_cuda(call, device->pdl, stream));
-    leave(device, before);
-    return status;
+    return cuda_error("launching a kernel", (cudaError_t)peer_launch_cuda(call, device->pdl, stream));
 }
 
 /* The probe's threads add to the result with atomics, so it lies in device memory. */
@@ -299,9 +283,7 @@ static cudaError_t stream_number(cudaStream_t stream, bool capturing, uint64_t *
 #endif
 }
 
-/* The trail that a call on the stream belongs to, and the numbers that go into it. */
-static cudaError_t trail_of(struct peer_device *device, cudaStream_t stream, struct peer_trail **trail,
-                            struct peer_trail *now)
+static cudaError_t place_of(cudaStream_t stream, struct peer_place *place)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     unsigned long long id = 0;
@@ -313,84 +295,62 @@ static cudaError_t trail_of(struct peer_device *device, cudaStream_t stream, str
 #else
     code = cudaStreamGetCaptureInfo(stream, &capture, &id);
 #endif
-    *trail = &device->trail[capture != cudaStreamCaptureStatusNone];
-    now->capture = id;
-    return code == cudaSuccess ? stream_number(stream, capture != cudaStreamCaptureStatusNone, &now->stream)
-                               : code;
+    place->captured = capture != cudaStreamCaptureStatusNone;
+    place->capture = id;
+    return code == cudaSuccess ? stream_number(stream, place->captured, &place->stream) : code;
 }
 
 /* Calls of one communicator are ordered by an event that follows each. Inside a capture that becomes an edge of the
  * graph; what was captured, and what was not, the program orders where it launches the graph. */
 static cudaError_t wait_for_trail(struct peer_device *device, cudaStream_t stream)
 {
-    struct peer_trail *trail, now;
-    cudaError_t code = trail_of(device, stream, &trail, &now);
-    if (code != cudaSuccess || !trail->begun || trail->capture != now.capture ||
-        (trail->stream == now.stream && now.stream != 0))
+    struct peer_place *place = &device->place;
+    cudaError_t code = place_of(stream, place);
+    const struct peer_trail *trail = &device->trail[place->captured];
+    if (code != cudaSuccess || !trail->begun || trail->end.capture != place->capture ||
+        (trail->end.stream == place->stream && place->stream != 0))
         return code;
     return cudaStreamWaitEvent(stream, trail->event, 0);
 }
 
 static cudaError_t extend_trail(struct peer_device *device, cudaStream_t stream)
 {
-    struct peer_trail *trail, now;
-    cudaError_t code = trail_of(device, stream, &trail, &now);
-    if (code != cudaSuccess)
-        return code;
+    struct peer_trail *trail = &device->trail[device->place.captured];
     trail->begun = true;
-    trail->stream = now.stream;
-    trail->capture = now.capture;
+    trail->end = device->place;
     return cudaEventRecord(trail->event, stream);
 }
 
-/* A default stream is the current device's, so that must be the communicator's wherever a stream is named. */
 static int cuda_follow(struct peer_device *device, void *stream)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("ordering the call after the one before", wait_for_trail(device, stream));
-    leave(device, before);
-    return status;
+    (void)device;
+    return cuda_error("ordering the call after the one before", wait_for_trail(device, stream));
 }
 
 static int cuda_followed(struct peer_device *device, void *stream)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("recording an event behind the call", extend_trail(device, stream));
-    leave(device, before);
-    return status;
+    (void)device;
+    return cuda_error("recording an event behind the call", extend_trail(device, stream));
 }
 
 static int cuda_temp_alloc(struct peer_device *device, size_t bytes, void **temp, void *stream)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("cudaMallocAsync", cudaMallocAsync(temp, bytes, stream));
-    leave(device, before);
-    return status;
+    (void)device;
+    return cuda_error("cudaMallocAsync", cudaMallocAsync(temp, bytes, stream));
 }
 
 static void cuda_temp_free(struct peer_device *device, void *temp, void *stream)
 {
-    int before;
-    if (temp == NULL || enter(device, &before) != PEER_SUCCESS)
-        return;
-    (void)cudaFreeAsync(temp, stream);
-    leave(device, before);
+    (void)device;
+    if (temp != NULL)
+        (void)cudaFreeAsync(temp, stream);
 }
 
 static int cuda_is_capturing(struct peer_device *device, void *stream, bool *capturing)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("cudaStreamIsCapturing", cudaStreamIsCapturing(stream, &capture));
-    leave(device, before);
+    int status = cuda_error("cudaStreamIsCapturing", cudaStreamIsCapturing(stream, &capture));
+    (void)device;
     *capturing = capture != cudaStreamCaptureStatusNone;
     return status;
 }
@@ -398,12 +358,8 @@ static int cuda_is_capturing(struct peer_device *device, void *stream, bool *cap
 /* The calls may have gone to any stream, and into graphs that were launched where we can't see. */
 static int cuda_drain(struct peer_device *device)
 {
-    int before, status = enter(device, &before);
-    if (status != PEER_SUCCESS)
-        return status;
-    status = cuda_error("cudaDeviceSynchronize", cudaDeviceSynchronize());
-    leave(device, before);
-    return status;
+    (void)device;
+    return cuda_error("cudaDeviceSynchronize", cudaDeviceSynchronize());
 }
 
 static const struct peer_transport cuda_ipc = {

@@ -156,11 +156,17 @@ struct peer_handle {
     char bytes[128];
 };
 
+/* Where a call goes: the numbers of its stream and of the capture that this is in; 0: not known, none. */
+struct peer_place {
+    bool captured;
+    uint64_t stream, capture;
+};
+
 /* Where a communicator's last call went. */
 struct peer_trail {
     bool begun;
-    uint64_t stream, capture; /* their numbers; 0: not known, none */
-    void *event;              /* recorded behind it */
+    struct peer_place end;
+    void *event; /* recorded behind it */
 };
 
 /* The launch side of a communicator's device; the state that a device needs hangs on it. */
@@ -170,6 +176,7 @@ struct peer_device {
     uint32_t max_threads;       /* CUDA: in blocks that are resident at once, were the GPU ours */
     bool pdl;                   /* CUDA: kernels are launched by programmatic dependent launch */
     void *stream;               /* CUDA: for the library's own work */
+    struct peer_place place;    /* CUDA: of the call at hand, from follow to followed */
     struct peer_trail trail[2]; /* CUDA: of the calls outside and inside of a capture */
 };
 
@@ -191,7 +198,7 @@ struct peer_device_ops {
     bool (*available)(char *why, size_t why_bytes);
     /* Makes the GPU for the local_rank'th rank of a node current; *ordinal -1 where there is none. */
     int (*select)(int local_rank, int *ordinal);
-    /* Makes the device of an open one current; *before is what was, for leave. */
+    /* Makes the device of an open one current, as all that follows wants it; *before is what was, for leave. */
     int (*enter)(const struct peer_device *device, int *before);
     void (*leave)(const struct peer_device *device, int before);
     int (*open)(struct peer_device *device);
