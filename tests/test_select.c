@@ -1,10 +1,11 @@
 /* test_select: selection and geometry, which touch neither MPI nor a device.
  *   selection  for every query there is a legal plan, the same each time; what settings force is what comes;
- *              without a peer path NCCL serves, without that MPI
+ *              without a peer path NCCL serves, without that MPI; each built-in row serves some call
  *   geometry   the pieces of a message, and of a share of an exchange, cover it, and in the staging no two
  *              writers' places meet or leave the half */
 #include <stdlib.h>
 
+#include "rows.h"
 #include "test.h"
 
 static const uint32_t choices[] = {PEER_CHOICE_AUTO, 0, 1, 2, 3};
@@ -223,6 +224,49 @@ static void directions(void)
     TEST_INT(peer_select(&q).direction, PEER_PUSH);
     q.direction = PEER_PULL;
     TEST_INT(peer_select(&q).direction, PEER_PULL);
+}
+
+/* Whether a call of so many ranks, of the largest message that the row is for, falls in it. */
+static bool falls_in(const struct peer_row *row, uint32_t collective, uint32_t nranks)
+{
+    struct peer_query q = free_query((enum peer_collective)collective);
+    char want[128], *text = NULL;
+    size_t bytes;
+    bool same;
+    FILE *to = open_memstream(&text, &bytes);
+    TEST_TRUE(to != NULL);
+    q.link = (enum peer_link)row->link;
+    q.nranks = nranks;
+    q.nbytes = row->max_bytes;
+    q.nccl_ok = row->path == PEER_PATH_NCCL;
+    peer_select_print_row(to, &q);
+    fclose(to);
+    peer_row_text(row, want, sizeof want);
+    same = strcmp(text, want) == 0;
+    free(text);
+    return same;
+}
+
+static bool is_reached(const struct peer_row *row)
+{
+    for (uint32_t collective = 0; collective < PEER_N_COLLECTIVES; collective++)
+        for (uint32_t n = row->min_ranks; n <= row->max_ranks; n++)
+            if (falls_in(row, collective, n))
+                return true;
+    return false;
+}
+
+/* No built-in row lies wholly behind others: then it would say what never comes. */
+static void reached(void)
+{
+    size_t n;
+    const struct peer_row *rows = peer_builtin_rows(&n);
+    TEST_TRUE(n > 0);
+    for (size_t i = 0; i < n; i++) {
+        char text[128];
+        peer_row_text(&rows[i], text, sizeof text);
+        TEST_TEXT(is_reached(&rows[i]) ? text : "behind others", text);
+    }
 }
 
 /* Two plans that differ have different texts. */
@@ -448,6 +492,7 @@ int main(void)
     odd_blocks();
     long_runs();
     directions();
+    reached();
     texts();
     layout();
     geometry();
