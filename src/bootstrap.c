@@ -1,6 +1,7 @@
 /* The ranks before there is a peer path: a small ops table over MPI, and the few other things that need MPI. */
 #include "bootstrap.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 struct bootstrap_mpi {
@@ -85,6 +86,30 @@ int peer_bootstrap_check(MPI_Comm mpi_comm)
     return PEER_SUCCESS;
 }
 
+/* call(mpi_comm, out) on a communicator of the user's, whose error handler may end the program: not here. */
+static int on_users(MPI_Comm mpi_comm, const char *name, int (*call)(MPI_Comm, MPI_Comm *), MPI_Comm *out)
+{
+    MPI_Errhandler theirs;
+    int code = MPI_Comm_get_errhandler(mpi_comm, &theirs);
+    if (code != MPI_SUCCESS)
+        return mpi_error("MPI_Comm_get_errhandler", code);
+    MPI_Comm_set_errhandler(mpi_comm, MPI_ERRORS_RETURN);
+    code = call(mpi_comm, out);
+    MPI_Comm_set_errhandler(mpi_comm, theirs);
+    MPI_Errhandler_free(&theirs);
+    return mpi_error(name, code);
+}
+
+static int duplicate(MPI_Comm mpi_comm, MPI_Comm *out)
+{
+    return MPI_Comm_dup(mpi_comm, out);
+}
+
+static int split_by_node(MPI_Comm mpi_comm, MPI_Comm *out)
+{
+    return MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, out);
+}
+
 int peer_bootstrap_mpi_create(MPI_Comm mpi_comm, struct peer_bootstrap **out)
 {
     struct bootstrap_mpi *boot = calloc(1, sizeof *boot);
@@ -97,7 +122,7 @@ int peer_bootstrap_mpi_create(MPI_Comm mpi_comm, struct peer_bootstrap **out)
     boot->base.barrier = mpi_barrier;
     boot->base.bcast = mpi_bcast;
     boot->base.destroy = mpi_destroy;
-    status = mpi_error("MPI_Comm_dup", MPI_Comm_dup(mpi_comm, &boot->comm));
+    status = on_users(mpi_comm, "MPI_Comm_dup", duplicate, &boot->comm);
     if (status != PEER_SUCCESS) {
         free(boot);
         return status;
@@ -132,24 +157,42 @@ static int at_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 }
 
 /* MPI deletes the attributes of MPI_COMM_SELF first of all in MPI_Finalize, while it still works. */
+static int hook_finalize(void)
+{
+    int keyval = MPI_KEYVAL_INVALID;
+    int status = mpi_error("MPI_Comm_create_keyval",
+                           MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &keyval, NULL));
+    return status == PEER_SUCCESS
+               ? mpi_error("MPI_Comm_set_attr", MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL))
+               : status;
+}
+
 int peer_bootstrap_at_finalize(void (*callback)(void))
 {
-    static int keyval = MPI_KEYVAL_INVALID;
-    int code;
-    if (keyval != MPI_KEYVAL_INVALID)
-        return PEER_SUCCESS;
-    finalize_callback = callback;
-    code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &keyval, NULL);
-    if (code == MPI_SUCCESS)
-        code = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL);
-    return mpi_error("MPI_Comm_set_attr", code);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* threads may make communicators at once */
+    static bool hooked;
+    int status = PEER_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (!hooked) {
+        finalize_callback = callback;
+        status = hook_finalize();
+        hooked = status == PEER_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int peer_bootstrap_world_rank(void)
+{
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
 }
 
 int peer_bootstrap_local_rank(MPI_Comm mpi_comm, int *local_rank)
 {
     MPI_Comm node;
-    int status = mpi_error("MPI_Comm_split_type",
-                           MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    int status = on_users(mpi_comm, "MPI_Comm_split_type", split_by_node, &node);
     if (status != PEER_SUCCESS)
         return status;
     MPI_Comm_rank(node, local_rank);

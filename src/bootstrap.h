@@ -16,6 +16,8 @@ int peer_bootstrap_check(MPI_Comm mpi_comm);
 bool peer_bootstrap_info_get(void *arg, const char *key, char *value, size_t value_bytes);
 /* Has callback called when MPI_Finalize begins. */
 int peer_bootstrap_at_finalize(void (*callback)(void));
+/* This process's rank in MPI_COMM_WORLD. */
+int peer_bootstrap_world_rank(void);
 /* This rank's number among the ranks of mpi_comm that share memory with it. Collective. */
 int peer_bootstrap_local_rank(MPI_Comm mpi_comm, int *local_rank);
 /* A new MPI_Info of the given pairs, which end with a NULL key. */

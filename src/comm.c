@@ -83,6 +83,7 @@ int peer_vote(struct peer_bootstrap *boot, int status)
 /* Where a communicator's settings come from: the environment and info, or the communicator that it is split
  * from. */
 struct origin {
+    bool refused; /* the caller has no place for it */
     MPI_Info info;
     const struct peer_comm *parent;
 };
@@ -101,7 +102,7 @@ static int read_settings(struct peer_comm *comm, const struct origin *origin)
     }
     status = peer_config_load(&comm->config, info != MPI_INFO_NULL ? &source : NULL);
     if (status == PEER_SUCCESS) {
-        peer_log_open(comm->config.log, comm->config.log_file, comm->rank);
+        peer_log_open(comm->config.log, comm->config.log_file, peer_bootstrap_world_rank());
         if (comm->rank == 0)
             pthread_once(&warn_once, peer_config_warn_unknown);
     }
@@ -158,10 +159,9 @@ static int check_agreement(const struct peer_comm *comm)
 static int choose_device(struct peer_comm *comm)
 {
     const struct peer_identity *ids = comm->ids;
-    int without = -1;
+    int without = -1, with = -1; /* the first rank of either kind */
     for (int r = comm->size - 1; r >= 0; r--)
-        if (!ids[r].cuda_available)
-            without = r;
+        *(ids[r].cuda_available ? &with : &without) = r;
     if (comm->config.device == PEER_DEVICE_CUDA && without >= 0)
         return peer_error(PEER_ERR_UNSUPPORTED, "PEER_DEVICE=cuda, but rank %d (%s) can't use a GPU: %s",
                           without, ids[without].host, ids[without].why_no_cuda);
@@ -170,8 +170,11 @@ static int choose_device(struct peer_comm *comm)
     } else {
         comm->device.ops = &peer_device_host;
         if (comm->config.device == PEER_DEVICE_AUTO && comm->rank == 0)
-            peer_log(PEER_LOG_INFO, "the host device serves: rank %d can't use a GPU: %s", without,
-                     ids[without].why_no_cuda);
+            peer_log(with >= 0 ? PEER_LOG_WARN : PEER_LOG_INFO,
+                     "the host device serves%s: rank %d (%s) can't use a GPU: %s",
+                     with >= 0 ? ", though other ranks have a GPU (PEER_DEVICE=cuda makes this an error)"
+                               : "",
+                     without, ids[without].host, ids[without].why_no_cuda);
     }
     return PEER_SUCCESS;
 }
@@ -382,14 +385,25 @@ static void list_remove(const struct peer_comm *comm)
     pthread_mutex_unlock(&alive_lock);
 }
 
+static struct peer_comm *first_alive(void)
+{
+    struct peer_comm *first;
+    pthread_mutex_lock(&alive_lock);
+    first = alive;
+    pthread_mutex_unlock(&alive_lock);
+    return first;
+}
+
+/* Ends at the first that can't be freed: a child made by fork has its parent's in the list. */
 static void free_all_alive(void)
 {
-    while (alive != NULL) {
-        struct peer_comm *comm = alive;
+    struct peer_comm *comm;
+    int status = PEER_SUCCESS;
+    while (status == PEER_SUCCESS && (comm = first_alive()) != NULL) {
         peer_log(PEER_LOG_WARN,
                  "a communicator of %d ranks was still alive at MPI_Finalize: call PEER_Comm_free",
                  comm->size);
-        PEER_Comm_free(&comm);
+        status = PEER_Comm_free(&comm);
     }
 }
 
@@ -411,6 +425,8 @@ static int build(struct peer_comm *comm, const struct origin *origin)
     comm->ids = calloc((size_t)comm->size, sizeof *comm->ids);
     status = comm->ids != NULL ? PEER_SUCCESS
                                : peer_error(PEER_ERR_NO_MEMORY, "no memory for %d ranks", comm->size);
+    if (origin->refused)
+        status = peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
     status = peer_vote(comm->boot, status);
     if (status == PEER_SUCCESS)
         status = read_settings(comm, origin);
@@ -457,12 +473,10 @@ static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out
 
 int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
 {
-    struct origin origin = {.info = info};
-    int status;
-    if (out == NULL)
-        return peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
-    *out = PEER_COMM_NULL;
-    status = peer_bootstrap_check(mpi_comm);
+    struct origin origin = {.info = info, .refused = out == NULL};
+    int status = peer_bootstrap_check(mpi_comm);
+    if (out != NULL)
+        *out = PEER_COMM_NULL;
     return status == PEER_SUCCESS ? create(mpi_comm, &origin, out) : status;
 }
 

@@ -100,7 +100,7 @@ static const struct row rows[] = {
      "staging for a call, lines having a quarter of it; the slab is some three times that; auto: 8M in "
      "a GPU's memory, 2M in the host's"},
     {"PEER_TIMEOUT_MS", "30000", PER_RANK, NUMBER(timeout_ms, 1, 86400000, 1),
-     "longest wait for another rank, in milliseconds"},
+     "longest wait of peer kernels for another rank, in milliseconds"},
     {"PEER_PDL", "on", PER_RANK, WORD(pdl, switch_words), "kernels begin while those before them end"},
     {"PEER_NCCL", "auto", PER_RANK, TEXT(nccl, "auto|off|path of the library"),
      "the NCCL that serves what the peer kernels don't; auto: the system's, if there is one"},
@@ -109,7 +109,7 @@ static const struct row rows[] = {
      "believes it; auto: full the first time on a machine where they matter"},
     {"PEER_LOG", "warn", PER_RANK, WORD(log, peer_log_words), "how much is logged"},
     {"PEER_LOG_FILE", "", PER_RANK, TEXT(log_file, "path of a file"),
-     "where the log goes; %r in it is the rank; empty: stderr"},
+     "where the log goes; %r in it is the rank in MPI_COMM_WORLD; empty: stderr"},
     {"PEER_EPOCH_START", "1", 0, NUMBER(epoch_start, 0, UINT32_MAX, 1),
      "for tests: a communicator's first epoch"},
     {"PEER_PROBE_FAULT", "none", 0, FAULT(probe_fault),
@@ -158,13 +158,12 @@ static bool parse_plan(const char *text, struct peer_config *config)
 /* A rank's number, and what ends it. */
 static bool parse_rank(const char **text, uint32_t *rank)
 {
+    const bool begins = isdigit((unsigned char)(*text)[0]) != 0; /* no blank, no sign */
     char *end;
-
-    if (!isdigit((unsigned char)(*text)[0]))
-        return false;
-    *rank = (uint32_t)strtoul(*text, &end, 10);
+    const unsigned long number = strtoul(*text, &end, 10);
+    *rank = (uint32_t)number;
     *text = end;
-    return *rank < PEER_MAX_PEERS;
+    return begins && number < PEER_MAX_PEERS;
 }
 
 /* "none", or [TRANSPORT.]FAULT:WRITER-READER, or [TRANSPORT.]FAULT:all */

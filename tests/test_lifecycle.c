@@ -215,6 +215,22 @@ static void refused(void)
     TEST_INT(measure(false).descriptors, before.descriptors);
 }
 
+/* A rank that passes NULL takes part, so that the others don't wait for it, and all get the same. What happens to errors of
+ * the user's communicator stays the user's affair. */
+static void refused_by_one(void)
+{
+    PEER_Comm comm = PEER_COMM_NULL;
+    MPI_Errhandler before, after;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+    TEST_STATUS(PEER_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, test_rank == 0 ? NULL : &comm), PEER_ERR_ARG);
+    TEST_CONTAINS(PEER_Last_error(), "comm is NULL");
+    TEST_TRUE(comm == PEER_COMM_NULL);
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+    TEST_TRUE(before == after);
+    MPI_Errhandler_free(&before);
+    MPI_Errhandler_free(&after);
+}
+
 static void handles(void)
 {
     PEER_Comm null = PEER_COMM_NULL;
@@ -222,7 +238,7 @@ static void handles(void)
     TEST_OK(PEER_Comm_free(&null));
     TEST_STATUS(PEER_Comm_free(NULL), PEER_ERR_ARG);
     TEST_STATUS(PEER_Comm_create(MPI_COMM_NULL, MPI_INFO_NULL, &null), PEER_ERR_ARG);
-    TEST_STATUS(PEER_Comm_create(MPI_COMM_WORLD, MPI_INFO_NULL, NULL), PEER_ERR_ARG);
+    refused_by_one();
     TEST_STATUS(PEER_Barrier(PEER_COMM_NULL, NULL), PEER_ERR_COMM);
     TEST_STATUS(PEER_Comm_get_async_error(PEER_COMM_NULL, &status), PEER_ERR_COMM);
     TEST_STATUS(PEER_Allreduce(NULL, NULL, 0, PEER_INT32, PEER_SUM, PEER_COMM_NULL, NULL), PEER_ERR_COMM);
