@@ -10,6 +10,9 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+/* It reduces bf16, and averages, from here on. */
+#define OLDEST_VERSION 21000
+
 /* Ranks that share a GPU are accepted from here on, if NCCL_MULTI_RANK_GPU_ENABLE=1. */
 #define SHARED_GPU_VERSION 23003
 
@@ -22,7 +25,6 @@
     X(ncclCommAbort, ncclResult_t, (ncclComm_t))                                                             \
     X(ncclCommGetAsyncError, ncclResult_t, (ncclComm_t, ncclResult_t *))                                     \
     X(ncclGetErrorString, const char *, (ncclResult_t))                                                      \
-    X(ncclGetLastError, const char *, (ncclComm_t))                                                          \
     X(ncclGroupStart, ncclResult_t, (void))                                                                  \
     X(ncclGroupEnd, ncclResult_t, (void))                                                                    \
     X(ncclSend, ncclResult_t, (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))         \
@@ -45,6 +47,7 @@ struct peer_nccl {
     bool aborted;         /* comm is freed; under the lock */
     atomic_bool abort;    /* asked for */
     int version;
+    const char *(*ncclGetLastError)(ncclComm_t); /* NULL before NCCL 2.13 */
 #define MEMBER(name, result, arguments) result(*name) arguments;
     FUNCTIONS(MEMBER)
 #undef MEMBER
@@ -55,7 +58,16 @@ static int nccl_error(const struct peer_nccl *nccl, const char *call, ncclResult
     if (code == ncclSuccess || code == ncclInProgress)
         return PEER_SUCCESS;
     return peer_error(PEER_ERR_NCCL, "%s failed: %s (%.300s)", call, nccl->ncclGetErrorString(code),
-                      nccl->ncclGetLastError(nccl->comm));
+                      nccl->ncclGetLastError != NULL ? nccl->ncclGetLastError(nccl->comm)
+                                                     : "NCCL_DEBUG=WARN says more");
+}
+
+static int check_version(struct peer_nccl *nccl)
+{
+    int status = nccl_error(nccl, "ncclGetVersion", nccl->ncclGetVersion(&nccl->version));
+    if (status != PEER_SUCCESS || nccl->version >= OLDEST_VERSION)
+        return status;
+    return peer_error(PEER_ERR_UNSUPPORTED, "the NCCL that is there knows no bf16: it is older than 2.10");
 }
 
 /* This rank's part that needs no other rank. */
@@ -75,7 +87,8 @@ static int load(struct peer_nccl *nccl, const char *path)
         return peer_error(PEER_ERR_UNSUPPORTED, "%s has no " #name, path);
     FUNCTIONS(LOAD)
 #undef LOAD
-    return nccl_error(nccl, "ncclGetVersion", nccl->ncclGetVersion(&nccl->version));
+    *(void **)&nccl->ncclGetLastError = dlsym(nccl->library, "ncclGetLastError");
+    return check_version(nccl);
 }
 
 /* NCCL before SHARED_GPU_VERSION refuses such ranks, after a second or so. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BF16_VERSION   21000 /* reduces bf16 from here on */
 #define SHARED_VERSION 23003 /* accepts ranks that share a GPU, if asked to */
 
 static int version_of(const char *text)
@@ -44,7 +43,6 @@ static void judge_no_nccl(const struct doctor_input *in, struct doctor_report *r
 void doctor_check_nccl(const struct doctor_input *in, struct doctor_report *report)
 {
     int version = version_of(in->comm.nccl);
-    char seen[384] = "";
     if (!doctor_on_cuda(in))
         doctor_unchecked(report, "no GPU is in use");
     else if (in->size == 1 || in->comm.status != PEER_SUCCESS)
@@ -55,10 +53,7 @@ void doctor_check_nccl(const struct doctor_input *in, struct doctor_report *repo
         doctor_unchecked(report, "the settings ask for no NCCL");
     else if (version == 0)
         judge_no_nccl(in, report);
-    else if (version < BF16_VERSION) {
-        doctor_append(seen, sizeof seen, "NCCL %s, which knows no bf16", in->comm.nccl);
-        doctor_finding(report, 1.5, seen, instead, "install NCCL 2.10 or newer, or name one: PEER_NCCL=PATH");
-    } else
+    else
         doctor_fine(report, "NCCL %s serves what the peer kernels don't", in->comm.nccl);
 }
 

@@ -263,7 +263,9 @@ static void print_plans(struct peer_query query, const char *table)
         }
     }
     printf("link: the CPU's memory, one GPU that the ranks share, a GPU for each rank on PCIe, host memory\n"
-           "peers: they map each other's memory; lines: 16 bytes arrive whole; NCCL: it serves the ranks\n");
+           "peers: they map each other's memory; lines: 16 bytes arrive whole; NCCL: it serves the ranks\n"
+           "wire: a communicator looks at rows first that it computes from what its probe measured, see "
+           "PEER_LOG=info\n");
 }
 
 /* The settings, and the rows of PEER_TABLE; false with the reason in PEER_Last_error(). */
@@ -309,6 +311,7 @@ static int show_select(char *const words[SELECT_WORDS])
     query.blocks = config.blocks;
     query.direction = config.direction;
     query.threads = config.threads;
+    query.pieces = config.pieces;
     query.rows = table.rows;
     query.nrows = table.nrows;
     print_plans(query, config.table);
