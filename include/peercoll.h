@@ -22,7 +22,8 @@
  * - On the cuda device a call may be captured into a CUDA graph and the graph launched any number of times;
  *   all ranks launch alike. (Calls that the MPI fallback serves can't be captured: PEER_ERR_UNSUPPORTED.)
  * - Numbers. Elements are combined from rank 0 to rank n-1, so results are the same bits on all ranks and in every
- *   run. fp16, bf16 and fp8 are accumulated in fp32 and rounded once; fp8 saturates: what is beyond the
+ *   run. (Algorithm island combines the ranks of an island, and then the islands: the same bits on all ranks, but not
+ *   those of the others.) fp16, bf16 and fp8 are accumulated in fp32 and rounded once; fp8 saturates: what is beyond the
  *   largest finite value, infinities too, becomes that value. 8- and 16-bit integers are accumulated in 32
  *   bits, all others in their own width; integers wrap. AVG is the sum, then one division by the number of
  *   ranks; of integers it truncates toward zero. MIN and MAX of a set that holds a NaN are NaN; of equal
@@ -65,8 +66,8 @@ typedef struct CUstream_st *PEER_Stream;
 
 /* Makes a communicator over the ranks of mpi_comm. Collective over mpi_comm, blocking; may take seconds.
  *   mpi_comm  an intracommunicator; it is duplicated, and may be freed afterwards.
- *   info      MPI_INFO_NULL, or settings: each variable of the README's table in lower case without PEER_
- *             ("transport", "timeout_ms", ...). A key here wins over the environment.
+ *   info      MPI_INFO_NULL, or settings: each variable of peercoll(7) in lower case without PEER_
+ *             ("transport", "timeout_ms", ...). A key here wins over the environment; unknown ones are ignored.
  *   comm      out; PEER_COMM_NULL on error. All ranks get the same verdict.
  * On the cuda device the current device of the calling thread is the communicator's (PEER_Select_device).
  *   PEER_ERR_ARG          comm is NULL, mpi_comm is MPI_COMM_NULL or an intercommunicator
@@ -94,7 +95,8 @@ int PEER_Comm_rank(PEER_Comm comm, int *rank);
 int PEER_Comm_size(PEER_Comm comm, int *size);
 
 /* What became of the calls so far, as far as known: *status is PEER_SUCCESS, or the error that broke the
- * communicator, with PEER_Last_error() set to its text. Never blocks.
+ * communicator, with PEER_Last_error() set to its text. Local; waits for no call, but, when it first sees an error of
+ * the peer kernels, for other ranks' notes of it, for 0.1 s at most.
  *   PEER_ERR_COMM, PEER_ERR_ARG (status is NULL) */
 int PEER_Comm_get_async_error(PEER_Comm comm, int *status);
 
@@ -115,12 +117,13 @@ int PEER_Comm_split(PEER_Comm comm, int color, int key, PEER_Comm *out);
 
 /* How comm works, as a new MPI_Info that the caller frees. Local. The keys:
  *   "device"     "cuda" or "host"
- *   "transport"  what auto or the setting came to: "ipc", "nccl", "mpi" ("self" on one rank)
+ *   "transport"  what auto or the setting came to: "ipc", "shm", "nccl", "mpi" ("self" on one rank). Single calls
+ *                may go to NCCL besides: see "plan"
  *   "nodes"      number of nodes
  *   "nccl"       version of the NCCL in use, or why there is none
- *   "memory_bytes"  of the device's memory that it takes on this rank (NCCL's own not counted)
+ *   "memory_bytes"  of memory that it takes on this rank: the device's, with "shm" the host's (NCCL's own not counted)
  *   "create_ms"  how long PEER_Comm_create took on this rank
- *   "plan"       what served the last call on this rank, for example "ipc oneshot.line 14x256"
+ *   "plan"       what served the last call on this rank, for example "ipc oneshot.line 14x256"; "none yet"
  *   PEER_ERR_COMM, PEER_ERR_ARG (info_used is NULL), PEER_ERR_MPI */
 int PEER_Comm_get_info(PEER_Comm comm, MPI_Info *info_used);
 
