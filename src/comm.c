@@ -83,7 +83,7 @@ int peer_vote(struct peer_bootstrap *boot, int status)
 /* Where a communicator's settings come from: the environment and info, or the communicator that it is split
  * from. */
 struct origin {
-    bool refused; /* the caller has no place for it */
+    int status; /* not PEER_SUCCESS: this rank takes part only so that all are refused; PEER_Last_error() has why */
     MPI_Info info;
     const struct peer_comm *parent;
 };
@@ -338,11 +338,12 @@ static void give_back_device(struct peer_comm *comm, bool together)
 {
     const struct peer_device_ops *ops = comm->device.ops;
     int before = 0;
-    bool entered = ops->enter(&comm->device, &before) == PEER_SUCCESS; /* if not: what can be is given back */
+    bool entered = ops->enter(&comm->device, &before) == PEER_SUCCESS; /* if not, what can be is given back */
     /* First: a call of NCCL's whose ranks are not all there would never drain. */
     if (comm->nccl != NULL && !together)
         peer_nccl_abort(comm->nccl);
-    ops->drain(&comm->device);
+    if (entered)
+        ops->drain(&comm->device);
     peer_nccl_destroy(comm->nccl, !together);
     if (comm->peers.ok)
         peer_transport_destroy(comm, together && peer_transport_leave(comm));
@@ -423,10 +424,9 @@ static int build(struct peer_comm *comm, const struct origin *origin)
     comm->rank = comm->boot->rank;
     comm->size = comm->boot->size;
     comm->ids = calloc((size_t)comm->size, sizeof *comm->ids);
-    status = comm->ids != NULL ? PEER_SUCCESS
-                               : peer_error(PEER_ERR_NO_MEMORY, "no memory for %d ranks", comm->size);
-    if (origin->refused)
-        status = peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
+    status = origin->status;
+    if (status == PEER_SUCCESS && comm->ids == NULL)
+        status = peer_error(PEER_ERR_NO_MEMORY, "no memory for %d ranks", comm->size);
     status = peer_vote(comm->boot, status);
     if (status == PEER_SUCCESS)
         status = read_settings(comm, origin);
@@ -473,10 +473,12 @@ static int create(MPI_Comm mpi_comm, const struct origin *origin, PEER_Comm *out
 
 int PEER_Comm_create(MPI_Comm mpi_comm, MPI_Info info, PEER_Comm *out)
 {
-    struct origin origin = {.info = info, .refused = out == NULL};
+    struct origin origin = {.info = info};
     int status = peer_bootstrap_check(mpi_comm);
     if (out != NULL)
         *out = PEER_COMM_NULL;
+    else if (status == PEER_SUCCESS)
+        origin.status = peer_error(PEER_ERR_ARG, "comm is NULL: pass the address of a PEER_Comm");
     return status == PEER_SUCCESS ? create(mpi_comm, &origin, out) : status;
 }
 
@@ -485,11 +487,11 @@ static int create_beside(const struct peer_comm *parent, MPI_Comm mpi_comm, PEER
 {
     const struct peer_device_ops *ops = parent->device.ops;
     struct origin origin = {.info = MPI_INFO_NULL, .parent = parent};
-    int before = 0, status = ops->enter(&parent->device, &before);
-    if (status == PEER_SUCCESS) {
-        status = create(mpi_comm, &origin, out);
+    int before = 0, status;
+    origin.status = ops->enter(&parent->device, &before);
+    status = create(mpi_comm, &origin, out);
+    if (origin.status == PEER_SUCCESS)
         ops->leave(&parent->device, before);
-    }
     return status;
 }
 

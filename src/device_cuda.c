@@ -323,13 +323,11 @@ static cudaError_t extend_trail(struct peer_device *device, cudaStream_t stream)
 
 static int cuda_follow(struct peer_device *device, void *stream)
 {
-    (void)device;
     return cuda_error("ordering the call after the one before", wait_for_trail(device, stream));
 }
 
 static int cuda_followed(struct peer_device *device, void *stream)
 {
-    (void)device;
     return cuda_error("recording an event behind the call", extend_trail(device, stream));
 }
 

@@ -198,7 +198,8 @@ struct peer_device_ops {
     bool (*available)(char *why, size_t why_bytes);
     /* Makes the GPU for the local_rank'th rank of a node current; *ordinal -1 where there is none. */
     int (*select)(int local_rank, int *ordinal);
-    /* Makes the device of an open one current, as all that follows wants it; *before is what was, for leave. */
+    /* Makes the device of an open one current, as it was when it was opened, and as all operations below but check_buffer
+     * want it; *before is what was, for leave. */
     int (*enter)(const struct peer_device *device, int *before);
     void (*leave)(const struct peer_device *device, int before);
     int (*open)(struct peer_device *device);

@@ -140,6 +140,8 @@ int peer_nccl_create(struct peer_comm *comm)
         snprintf(comm->nccl_reason, sizeof comm->nccl_reason, "%.250s", PEER_Last_error());
         if (nccl != NULL && nccl->comm != NULL)
             nccl->ncclCommAbort(nccl->comm);
+        if (nccl != NULL)
+            comm->device.ops->state_free(&comm->device, nccl->word);
         free(nccl);
         return PEER_SUCCESS;
     }
