@@ -330,7 +330,7 @@ static const struct {
      .file = {"/proc/self/limits", "Max locked memory unlimited unlimited bytes\n"}},
     {"nccl", "", "nccl-settings", "libnccl.so.2", "PEER_NCCL", .spoil = no_nccl},
     {"nccl", "", "nccl-settings", "header", "--with-nccl", .spoil = no_nccl_header},
-    {"nccl", "", "", "no bf16", "libnccl2", .spoil = old_nccl},
+    {"nccl", "", "nccl-settings", "no bf16", "libnccl2", .spoil = old_nccl},
     {"", "nccl", NULL, "", "", .spoil = shared_nccl},
     {"nccl-settings", "", "", "NCCL_P2P_DISABLE=1", "unset NCCL_P2P_DISABLE",
      .file = {"/etc/nccl.conf", "# ours\nNCCL_DEBUG=WARN\nNCCL_P2P_DISABLE=1\n"}},
